@@ -183,7 +183,7 @@ class Bench:
             path,
             self._broker.stream,
             trigger_s=trigger_s,
-            starting=self._end(),
+            starting_offsets=self._end(),
             topics=("trickle",),
         )
         landing = Landing(settings, open_spark=self._open_spark)
@@ -215,7 +215,7 @@ class Bench:
         """The end of the log, as a position."""
         with StreamClient(self._broker.stream) as client:
             log = client.offsets("messages")
-        return Position.of_one(log.epoch, log.latest).to_json()
+        return Position.of_single_log(log.epoch, log.latest).to_json()
 
     def _open_spark(self, *_: object) -> contextlib.AbstractContextManager[SparkSession]:
         return contextlib.nullcontext(

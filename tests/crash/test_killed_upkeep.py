@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.spark.tables.api import LandedTable
-from penstock.spark.tables.tiers import due_groups
+from penstock.spark.tables.tiers import groups_to_merge
 from penstock.spark.tables.upkeep import Upkeep
 from tests.support.landed_tables import SCHEMA, offsets, opener
 from tests.support.upkeep_program import KEPT_UP
@@ -57,6 +57,6 @@ def looked_after(table: LandedTable) -> None:
             upkeep.after_commit()
         files = table.live_files()
         assert files is not None
-        if not due_groups(files, KEPT_UP.merge_files, KEPT_UP.file_bytes, time.time()):
+        if not groups_to_merge(files, KEPT_UP.merge_files, KEPT_UP.file_bytes, time.time()):
             return
     raise AssertionError(f"still to be put together: {files}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.audit.events import events_of
+from penstock.spark.audit.events import explode_events
 
 EPOCH = "20261121T000000-00000001"
 START_US = 1_763_800_000_000_000
@@ -46,4 +46,4 @@ class Story:
     def frame(self, spark: SparkSession) -> DataFrame:
         """As `read_events` gives them."""
         schema = "epoch STRING, topic STRING, payload BINARY"
-        return events_of(spark.createDataFrame(self.rows(), schema)).persist()
+        return explode_events(spark.createDataFrame(self.rows(), schema)).persist()

@@ -21,9 +21,9 @@ from penstock.spark.audit.measures import Flow, Latency, Measures, measure
 from penstock.spark.audit.report import render
 from penstock.spark.audit.tables import (
     Landings,
-    connections,
-    deliveries,
-    drops,
+    join_connections,
+    join_deliveries,
+    select_drops,
     with_landings,
     write_tables,
 )
@@ -82,8 +82,8 @@ def story() -> Story:
 def measures(spark: SparkSession) -> Measures:
     events = story().frame(spark)
     landings = [Landings(EPOCH, (5, 12), (START_US + 1_000_000, START_US + 4_000_000))]
-    followed = with_landings(deliveries(events), landings).persist()
-    return measure(events, followed, connections(events), drops(events))
+    followed = with_landings(join_deliveries(events), landings).persist()
+    return measure(events, followed, join_connections(events), select_drops(events))
 
 
 def test_every_delivery_has_one_end(measures: Measures) -> None:
@@ -117,7 +117,7 @@ def test_windows_queues_drops_resends_and_storms_are_those_of_the_traffic(
     measures: Measures,
 ) -> None:
     (flow,) = measures.flows
-    assert (flow.client, flow.asked, flow.full, flow.window_size) == ("fast", 4, 0.5, 10)
+    assert (flow.client, flow.samples, flow.full_share, flow.window_size) == ("fast", 4, 0.5, 10)
     assert [max(value for _, value in line) for line in measures.window.values()] == [1.0]
     assert {client: max(v for _, v in line) for client, line in measures.queue.items()} == {
         "slow": 9.0
@@ -232,7 +232,7 @@ def test_tables_are_written_anew_but_not_over_others(
     spark: SparkSession, tmp_path: Path, table_format: str
 ) -> None:
     events = story().frame(spark)
-    frames = {"deliveries": deliveries(events), "drops": drops(events)}
+    frames = {"deliveries": join_deliveries(events), "drops": select_drops(events)}
     for _ in range(2):
         write_tables(tmp_path / "audit", frames, table_format)
     assert spark.read.parquet(str(tmp_path / "audit" / "drops")).count() == 3

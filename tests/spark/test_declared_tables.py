@@ -292,9 +292,9 @@ def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
     assert texts == {n: (str(n) if n >= 10 else None) for n in range(0, 20, 2)}
 
     for _ in range(2):
-        (filled,) = backfill(spark.newSession(), wider, settings, 3, 9)
-        assert (filled.span.start, filled.span.end) == (3, 9)
-        assert (filled.rows, filled.dead_letters) == (3, 3)
+        (with_missing_columns,) = backfill(spark.newSession(), wider, settings, 3, 9)
+        assert (with_missing_columns.span.start, with_missing_columns.span.end) == (3, 9)
+        assert (with_missing_columns.rows, with_missing_columns.dead_letters) == (3, 3)
     texts = dict(delta_rows(wider.path, "text"))
     assert texts == {n: (str(n) if n >= 10 or 3 <= n < 9 else None) for n in range(0, 20, 2)}
     assert offsets(wider.dead_letters_path) == list(range(1, 20, 2))
@@ -345,8 +345,11 @@ def test_a_backfill_takes_out_only_what_it_has_read_again(
     service.start()
     with pytest.raises(OffsetOutOfRange, match="the offsets 4 to 7 are lost"):
         backfill(spark.newSession(), table, settings, 0, 12)
-    filled = backfill(spark.newSession(), table, lenient, 0, 12)
-    assert [(f.span.start, f.span.end, f.rows) for f in filled] == [(0, 4, 4), (8, 12, 4)]
+    with_missing_columns = backfill(spark.newSession(), table, lenient, 0, 12)
+    assert [(f.span.start, f.span.end, f.rows) for f in with_missing_columns] == [
+        (0, 4, 4),
+        (8, 12, 4),
+    ]
     assert offsets(table.path) == list(range(16))
 
     landed_end = LandingTarget.landed_end
@@ -447,15 +450,19 @@ def test_fault_4_a_backfill_leaves_out_what_somebody_has_deleted(
         **begun,
     )
     for _ in range(2):
-        (filled,) = backfill(spark.newSession(), wider, settings, 0, 16)
-        assert filled.erased == ErasedMessages(3, 5, 13, (("plant/2/temp", 3),), 1)
+        (with_missing_columns,) = backfill(spark.newSession(), wider, settings, 0, 16)
+        assert with_missing_columns.erased == ErasedMessages(3, 5, 13, (("plant/2/temp", 3),), 1)
         assert found() == [0, 1, 3, 4, 7, 8, 11, 12, 15], "what was before the table began is new"
-    (filled,) = backfill(spark.newSession(), wider, settings, 4, 8, restores_erased=True)
-    assert filled.erased == ErasedMessages(1, 5, 5, (("plant/2/temp", 1),), 1)
+    (with_missing_columns,) = backfill(
+        spark.newSession(), wider, settings, 4, 8, restores_erased=True
+    )
+    assert with_missing_columns.erased == ErasedMessages(1, 5, 5, (("plant/2/temp", 1),), 1)
     assert found() == [0, 1, 3, 4, 5, 7, 8, 11, 12, 15]
     erase(table, "line", 2)
-    (filled,) = backfill(spark.newSession(), wider, settings, 0, 4)
-    assert filled.erased is not None, "what a backfill brought is known to have landed, too"
+    (with_missing_columns,) = backfill(spark.newSession(), wider, settings, 0, 4)
+    assert with_missing_columns.erased is not None, (
+        "what a backfill brought is known to have landed, too"
+    )
     assert found() == [0, 3, 4, 7, 8, 11, 12, 15]
 
 

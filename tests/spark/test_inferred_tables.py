@@ -20,8 +20,8 @@ from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.dry_run import land_sample
-from penstock.spark.tables.inferred import tried_tables
-from penstock.spark.tables.sample import newest
+from penstock.spark.tables.inferred import infer_and_check_tables
+from penstock.spark.tables.sample import newest_messages
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -101,7 +101,7 @@ def test_every_notation_lands_as_the_data_set(
 def inferred(service: ServiceProcess, directory: Path) -> list[DeclaredTable]:
     """The tables that the log's messages make, by way of the text that a person gets."""
     with StreamClient(service.address, connect_timeout_s=0) as client:
-        tried = tried_tables(newest(client, "messages", "#", 10_000), "#", ())
+        tried = infer_and_check_tables(newest_messages(client, "messages", "#", 10_000), "#", ())
     text = "\n".join(line for one in tried for line in table_lines(one.table, one.dead_letters))
     declared = Tables.model_validate(tomllib.loads(text)["tables"]).declared
     alone = [one.model_copy(update={"group": ""}) for one in declared]  # there is no broker

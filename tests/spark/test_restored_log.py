@@ -104,7 +104,7 @@ def test_a_table_that_was_ahead_of_the_backup_gets_what_is_new_once(
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e"]
 
     shutil.rmtree(tmp_path / "readings" / CHECKPOINT_NAME)
-    land(starting=json.dumps({"0": min(end, 5)}))
+    land(starting_offsets=json.dumps({"0": min(end, 5)}))
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f"]
     publish(broker, "g")
     land()  # from then on as ever

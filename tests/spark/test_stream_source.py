@@ -186,7 +186,9 @@ def test_rows_lost_to_retention_end_the_query_unless_the_user_accepts_it(
     log.trim(20)
     with StreamClient(service.address) as client:
         wait_until(lambda: client.offsets("messages").earliest == 20, "the service to notice")
-    with pytest.raises(StreamingQueryException, match="to go on without them set failOnDataLoss"):
+    with pytest.raises(
+        StreamingQueryException, match="to continue without them set failOnDataLoss"
+    ):
         run_available(stream(sink))
     run_available(stream(sink, failOnDataLoss="false"))
     assert sink.offsets == [*range(10), *range(20, 30)]

@@ -138,5 +138,5 @@ def test_without_java_a_run_ends_and_says_so(
         job.communicate()
     assert job.returncode == 1
     spark_log = config.parent / "tables" / "numbers" / "_checkpoint" / "spark.log"
-    assert told.splitlines()[-1] == f"penstock: Spark has ended ({spark_log} has what it printed)"
+    assert told.splitlines()[-1] == f"penstock: Spark has ended (its output is in {spark_log})"
     assert "Traceback" not in told

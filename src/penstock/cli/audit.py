@@ -99,7 +99,7 @@ def audit(
         output=output,
         tables=tables,
         table_format=table_format.value,
-        landed=None if landed is None else landed.absolute(),
+        landed_table=None if landed is None else landed.absolute(),
         connect_timeout_s=connect_timeout,
         credentials=credentials,
         master=master or LOCAL_MASTER,

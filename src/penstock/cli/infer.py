@@ -17,7 +17,7 @@ from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.spark.tables.inferred import TriedTable
+    from penstock.spark.tables.inferred import CheckedTable
     from penstock.stream.client import StreamClient
 
 SERVER_ANSWER_S_MAX: Final = 5.0
@@ -78,19 +78,19 @@ def infer(
     used_names += [table.name for table in tables.derived]
     with require_spark():
         from penstock.decoding.topic_pattern import TopicPattern
-        from penstock.spark.tables.inferred import tried_tables
-        from penstock.spark.tables.sample import newest
+        from penstock.spark.tables.inferred import infer_and_check_tables
+        from penstock.spark.tables.sample import newest_messages
         from penstock.stream.client import StreamClient
     topic_filter = TopicPattern.parse(topics).topic_filter
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client, _show_steps() as show:
         show("reading the log")
-        messages = newest(
+        messages = newest_messages(
             client, stream, topic_filter, sample, lambda count: show(f"{count:,} messages read")
         )
         if not messages.num_rows:
             raise ConfigError(_no_messages(client, stream, topics))
         show(f"looking at {messages.num_rows:,} messages")
-        inferred = tried_tables(messages, topics, used_names)
+        inferred = infer_and_check_tables(messages, topics, used_names)
     if not inferred:
         raise ConfigError(
             f"all {messages.num_rows:,} messages that match {topics} have empty payloads, as"
@@ -112,7 +112,7 @@ def infer(
     _print_summary(inferred, messages.num_rows, output)
 
 
-def _declaration_lines(inferred: list[TriedTable], stream: str) -> Iterator[str]:
+def _declaration_lines(inferred: list[CheckedTable], stream: str) -> Iterator[str]:
     from penstock.decoding.inference.toml import table_lines
 
     for number, tried in enumerate(inferred):
@@ -125,7 +125,7 @@ def _declaration_lines(inferred: list[TriedTable], stream: str) -> Iterator[str]
         yield from table_lines(tried.table, reasons, stream)
 
 
-def _print_summary(inferred: list[TriedTable], count: int, output: Path | None) -> None:
+def _print_summary(inferred: list[CheckedTable], count: int, output: Path | None) -> None:
     """Print on standard error which tables were inferred, and the next step."""
     dead_letters = sum(sum(tried.dead_letters.values()) for tried in inferred)
     names = ", ".join(tried.table.name for tried in inferred)
@@ -139,12 +139,12 @@ def _print_summary(inferred: list[TriedTable], count: int, output: Path | None) 
 
 
 def _no_messages(client: StreamClient, stream: str, topics: str) -> str:
-    from penstock.spark.tables.sample import newest
+    from penstock.spark.tables.sample import newest_messages
 
     log = client.offsets(stream)
     if log.earliest == log.latest:
         return f"the log is empty: publish some messages to {topics}, and try again"
-    messages = newest(client, stream, "#", _OTHER_MESSAGES)
+    messages = newest_messages(client, stream, "#", _OTHER_MESSAGES)
     other_topics = messages.column("topic").unique().to_pylist()
     if not other_topics:
         return f"no message in the stream {stream} matches {topics}"

@@ -50,12 +50,12 @@ class StreamCredentialOptions:
 
         In a cluster `server` has several addresses, separated by commas.
         """
-        from penstock.spark.option_values import addresses
+        from penstock.spark.option_values import parse_service_addresses
         from penstock.stream.credentials import Credentials
 
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-key-file, two PEM files, belong together")
-        server_addresses, uses_tls = addresses("--server", server)
+        server_addresses, uses_tls = parse_service_addresses("--server", server)
         tls_files = (self.tls_ca_file, self.tls_cert_file)
         return server_addresses, Credentials(
             self.tls or uses_tls or any(tls_files),

@@ -125,7 +125,7 @@ def run(
         checkpoint=checkpoint,
         available_now=available_now,
         trigger_s=trigger,
-        starting=starting_offsets,
+        starting_offsets=starting_offsets,
         starting_timestamp=starting_timestamp,
         offsets_per_batch_max=max_offsets,
         fail_on_data_loss=not accept_data_loss,
@@ -219,9 +219,9 @@ def _lag_text(
         return f"unknown: the log at {address} is of epoch {log.epoch}"
     position = contents.landed_end or 0
     done = read_checkpoint(checkpoint).done
-    if done is not None and done.only.epoch == log.epoch:
+    if done is not None and done.single_log.epoch == log.epoch:
         # The checkpoint also covers messages that the topic filters exclude.
-        position = max(position, done.only.offset)
+        position = max(position, done.single_log.offset)
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 
 

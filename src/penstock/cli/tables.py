@@ -237,7 +237,7 @@ def validate(
         ]
     for table, parts in samples:
         if isinstance(table, DerivedTable):
-            title = f"{table.name}: from {table.definition.source}, {table.derivation.wording}"
+            title = f"{table.name}: from {table.definition.source}, {table.derivation.description}"
             print_heading(title)
             print_rows(table.schema.empty_table())
             continue

@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function that a task runs: the batches of a partition to other batches."""
+"""A function that a task runs: it takes the batches of a partition, and yields other batches."""
 
 
 @contextmanager
-def without_pandas() -> Iterator[None]:
-    """Silence PySpark's warning about pandas 3, which it gives wherever a function could use it."""
+def without_pandas_warning() -> Iterator[None]:
+    """Silence PySpark's warning about pandas 3 for the time of a `with` block."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         yield
 
 
 def map_in_arrow(frame: DataFrame, function: ArrowFunction, schema: StructType | str) -> DataFrame:
-    """Return `DataFrame.mapInArrow` of this function."""
-    with without_pandas():
+    """Return the DataFrame that `DataFrame.mapInArrow` makes, without the warning about pandas."""
+    with without_pandas_warning():
         return frame.mapInArrow(function, schema)

@@ -1,4 +1,4 @@
-"""The brokers of a query: connections to their stream services, and the spans of their logs."""
+"""The brokers of a query: connections to their stream services, and the offsets of their logs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.spark.offsets import ONLY, LogPosition
+from penstock.spark.offsets import SINGLE_SERVER, LogPosition
 from penstock.spark.options import SourceOptions
-from penstock.spark.range_limits import RangeLimit, SpecificOffset, resolve
+from penstock.spark.range_limits import RangeLimit, SpecificOffset, find_position
 from penstock.stream.client import StreamClient, StreamOffsets
 
 
 class Brokers:
-    """Connections by server, made when they are needed; pickled without them.
+    """Connections to the brokers, by server, opened at their first use and not pickled.
 
-    Every call waits for a broker that is away, for up to `connectTimeoutSeconds`.
+    Every call waits up to `connectTimeoutSeconds` for a broker that does not answer.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -25,35 +25,40 @@ class Brokers:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_clients": {}}
 
-    def log(
+    def read_offsets(
         self,
         server: str,
         connect_timeout_s: float | None = None,
         at_least: LogPosition | None = None,
     ) -> StreamOffsets:
-        """Return the offsets that the stream spans at a server now.
+        """Return the present first and last offset of the stream at a server.
 
         Args:
-            server: its name in positions.
-            connect_timeout_s: instead of the option's.
-            at_least: the log is known to go so far: a replica that lags is not believed.
+            server: the key of the server in positions.
+            connect_timeout_s: replaces the option `connectTimeoutSeconds`, in seconds.
+            at_least: a position that the log is known to have: the answer of a replica that is
+                behind it is not used.
         """
         known = None if at_least is None else (at_least.epoch, at_least.offset)
         return self.client(server).offsets(self._options.stream, connect_timeout_s, known)
 
-    def logs(
+    def read_all_offsets(
         self,
         connect_timeout_s: float | None = None,
         at_least: Mapping[str, LogPosition] | None = None,
     ) -> dict[str, StreamOffsets]:
-        """Return the offsets that the stream spans at each server now; arguments as of `log`.
+        """Return the present first and last offset of the stream at each server.
+
+        Args:
+            connect_timeout_s: as for `read_offsets`.
+            at_least: such a position for each server that has one.
 
         Raises:
             ConfigError: two servers have the same log.
         """
         known = at_least or {}
         logs = {
-            server: self.log(server, connect_timeout_s, known.get(server))
+            server: self.read_offsets(server, connect_timeout_s, known.get(server))
             for server in self._options.servers
         }
         by_epoch: dict[str, str] = {}
@@ -66,12 +71,12 @@ class Brokers:
                 )
         return logs
 
-    def find(self, server: str, wanted: RangeLimit, log: StreamOffsets) -> LogPosition:
+    def find_position(self, server: str, limit: RangeLimit, log: StreamOffsets) -> LogPosition:
         """Return the position of a range limit in the log of a server."""
-        if isinstance(wanted, SpecificOffset) and wanted.offset > log.latest:
-            known = LogPosition(wanted.epoch or log.epoch, wanted.offset)
-            log = self.log(server, at_least=known)  # another replica may have it
-        return resolve(wanted, log, self.client(server))
+        if isinstance(limit, SpecificOffset) and limit.offset > log.latest:
+            known = LogPosition(limit.epoch or log.epoch, limit.offset)
+            log = self.read_offsets(server, at_least=known)  # another replica may have it
+        return find_position(limit, log, self.client(server))
 
     def client(self, server: str) -> StreamClient:
         """Return the connection to a server."""
@@ -92,4 +97,4 @@ def connect(address: str, options: SourceOptions) -> StreamClient:
 
 def server_prefix(server: str) -> str:
     """Return the beginning of an error about one of several brokers."""
-    return "" if server == ONLY else f"{server}: "
+    return "" if server == SINGLE_SERVER else f"{server}: "

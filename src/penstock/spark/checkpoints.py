@@ -1,17 +1,18 @@
-"""Reads a checkpoint of a query without Spark.
+"""Reads the checkpoint of a query without Spark, and stores the query's selection in it.
 
     <checkpoint>/metadata     {"id": query id}
-    <checkpoint>/offsets/N    batch N was planned: version, Spark's own line, then a position
-    <checkpoint>/commits/N    batch N is done
+    <checkpoint>/offsets/N    batch N was planned: version, Spark's metadata, then the end position
+    <checkpoint>/commits/N    batch N is committed
 
-A batch that is planned and not done is replayed when the query starts again.
+A batch that is planned and not committed is replayed when the query starts again.
 
-Beside Spark's own files there is one of ours:
+Penstock adds one file to those of Spark:
 
-    <checkpoint>/penstock-selection.json   the messages that the query takes
+    <checkpoint>/penstock-selection.json   stream, topics and derivation of the query
 
-A checkpoint holds offsets, not the selection of messages before them. A query that continues from
-it with another selection would silently leave out messages of that selection before its offset.
+Spark's files have offsets, and not which messages before them the query read. A query that
+continued with another selection would silently leave out messages of that selection before its
+offset.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _LINES_BEFORE_SOURCES: Final = 2
 _NO_POSITION: Final = "-"
 
 SELECTION_NAME: Final = "penstock-selection.json"
-"""The file with the query's selection, in the checkpoint."""
+"""The name of the file with the query's selection, in the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The progress of a query; None where there is none.
+    """The progress of a query.
 
     Attributes:
-        planned: the end of the last batch that was planned.
-        done: the end of the last batch that is done.
+        planned: the end of the last planned batch; None if there is none.
+        done: the end of the last committed batch; None if there is none.
     """
 
     planned: Position | None
@@ -50,7 +51,11 @@ class Checkpoint:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read the checkpoint of a query with one source; empty if there is none yet."""
+    """Return the progress in the checkpoint of a query with one source.
+
+    Raises:
+        ConfigError: a file of the checkpoint cannot be read.
+    """
     planned = _last_batch(directory / "offsets")
     done = _last_batch(directory / "commits")
     return Checkpoint(
@@ -60,23 +65,25 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) -> float | None:
-    """Return how many offsets of the log the query passed in a second, from one of its latest
-    batches to the last.
+    """Return the mean number of offsets per second that the query passed in its latest batches.
+
+    The mean is that of the batches committed in the last ``within_s`` seconds; if only one was, of
+    that batch and the one before.
 
     Args:
-        directory: the checkpoint's.
-        now_s: seconds since the Unix epoch.
-        within_s: the last batch must have been done so long ago, or later. The first one that
-            counts is the oldest of these, or where the last is alone, the one before it.
+        directory: the checkpoint.
+        now_s: the present time, in seconds since the Unix epoch.
+        within_s: the age of the oldest batch that counts, in seconds.
 
     Returns:
-        None where fewer than two batches tell: the query has just begun, is idle, or is stopped.
+        None if there are fewer than two such batches: the query has just begun, is idle, or
+        stopped.
     """
     times_s: dict[int, float] = {}
     for batch in reversed(_batches(directory / "commits")):
         try:
             done_s = (directory / "commits" / str(batch)).stat().st_mtime
-        except FileNotFoundError:  # Spark has just removed it, and all that are older
+        except FileNotFoundError:  # Spark has just removed this batch and all older ones
             break
         if done_s < now_s - within_s and len(times_s) != 1:
             break
@@ -85,10 +92,15 @@ def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) ->
         return None
     first, last = min(times_s), max(times_s)
     begin, end = _read_end(directory, first), _read_end(directory, last)
-    took_s = times_s[last] - times_s[first]
-    if begin is None or end is None or begin.only.epoch != end.only.epoch or took_s <= 0:
+    duration_s = times_s[last] - times_s[first]
+    if (
+        begin is None
+        or end is None
+        or begin.single_log.epoch != end.single_log.epoch
+        or duration_s <= 0
+    ):
         return None
-    return (end.only.offset - begin.only.offset) / took_s
+    return (end.single_log.offset - begin.single_log.offset) / duration_s
 
 
 def last_planned(directory: Path) -> int:
@@ -98,7 +110,11 @@ def last_planned(directory: Path) -> int:
 
 
 def read_watermark(directory: Path) -> datetime | None:
-    """Return the watermark of the query, before which rows are late; None if it has none yet."""
+    """Return the watermark of the query, before which rows are late; None if it has none yet.
+
+    Raises:
+        ConfigError: a file of the checkpoint cannot be read.
+    """
     planned = _last_batch(directory / "offsets")
     if planned is None:
         return None
@@ -114,16 +130,16 @@ def read_watermark(directory: Path) -> datetime | None:
 def store_selection(
     directory: Path, stream: str, topics: Sequence[str], derivation: str = ""
 ) -> None:
-    """Store the selection of a new query in its checkpoint; compare it for one that has begun.
+    """Store the selection of a new query in its checkpoint; compare that of a query that has begun.
 
     Args:
-        directory: the checkpoint's, which exists.
+        directory: the checkpoint, which exists.
         stream: name of the stream.
         topics: MQTT topic filters, in any order; empty for every message of the stream.
-        derivation: the computation on them, in words; empty if they land unchanged.
+        derivation: the computation on the messages, in words; empty if they land unchanged.
 
     Raises:
-        ConfigError: the checkpoint was made for other messages.
+        ConfigError: the checkpoint was made for another selection, or cannot be used.
     """
     path = directory / SELECTION_NAME
     selection: dict[str, Any] = {"stream": stream, "topics": sorted(set(topics))}
@@ -131,26 +147,26 @@ def store_selection(
         selection["derivation"] = derivation
     try:
         if path.exists() and _last_batch(directory / "offsets") is not None:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            stored = json.loads(path.read_text(encoding="utf-8"))
         else:
-            kept = selection
+            stored = selection
             unfinished = path.with_name(f"{SELECTION_NAME}.new")
             unfinished.write_text(json.dumps(selection, ensure_ascii=False), encoding="utf-8")
             sync(unfinished)
             unfinished.replace(path)
             sync(directory)
-        described = _described(kept)
+        described = _describe(stored)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the checkpoint file {path} cannot be used: {error}") from error
-    if kept != selection:
+    if stored != selection:
         raise ConfigError(
             f"the checkpoint in {directory} was made for {described}, and with"
-            f" {_described(selection)} messages before its offsets would be missing; give another"
+            f" {_describe(selection)} messages before its offsets would be missing; give another"
             f" --checkpoint, or remove {directory} to begin anew"
         )
 
 
-def _described(selection: dict[str, Any]) -> str:
+def _describe(selection: dict[str, Any]) -> str:
     which = selection_text(selection["stream"], selection["topics"])
     return which + str(selection.get("derivation", ""))
 
@@ -167,6 +183,7 @@ def _batches(log: Path) -> list[int]:
 
 
 def _read_end(directory: Path, batch_id: int) -> Position | None:
+    """Return the end of a planned batch; None if it has none, or its file was removed."""
     path = directory / "offsets" / str(batch_id)
     try:
         line = path.read_text(encoding="utf-8").splitlines()[_LINES_BEFORE_SOURCES]

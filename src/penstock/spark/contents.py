@@ -1,7 +1,8 @@
-"""Describes the contents of a Delta table of ours, and removes files that belong to no version.
+"""Reads a Delta table in which messages land, and removes files that belong to none of its
+versions.
 
-All of this reads the table's own log; Spark takes part only in `read_table`. Every table in which
-messages land, decoded or not, has the columns `epoch` and `offset`.
+All functions read the table's own log; only `read_table` uses Spark. Every table in which messages
+land, decoded or not, has the columns `epoch` and `offset`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from deltalake import DeltaTable
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import Contents, TableError
-from penstock.spark.tables.columns import filled
+from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import contents_of, table_directory, vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ORPHAN_AGE_H_MIN: Final = 24
-"""Files younger than this, in hours, may belong to a batch that is being written, and stay."""
+"""Hours: younger files may belong to a batch that is being written, and are not removed."""
 
 
 def read_contents(path: Path) -> Contents:
@@ -32,7 +33,7 @@ def read_contents(path: Path) -> Contents:
 
     Raises:
         ConfigError: there is no table.
-        TableError: it cannot be read.
+        TableError: the table cannot be read.
     """
     return contents_of(_open(path), path)
 
@@ -42,7 +43,7 @@ def newest_rows(path: Path, count: int) -> pa.Table:
 
     Raises:
         ConfigError: there is no table, or no messages land in it.
-        TableError: it cannot be read.
+        TableError: the table cannot be read.
     """
     delta = _open(path)
     schema = pa.schema(delta.schema().to_arrow())
@@ -51,25 +52,24 @@ def newest_rows(path: Path, count: int) -> pa.Table:
         if found.num_rows >= count:
             oldest = found.slice(count - 1, 1).select(["epoch", "offset"]).to_pylist()[0]
             if (file["max.epoch"], file["max.offset"]) < (oldest["epoch"], oldest["offset"]):
-                break  # this file and those after it hold older messages only
+                break  # this file and all further ones have older messages only
         rows = read_rows(path / file["path"])
         for name, value in _partition(file).items():
             column = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
             rows = rows.append_column(name, column)
-        found = pa.concat_tables([found, filled(rows, schema)])
+        found = pa.concat_tables([found, with_missing_columns(rows, schema)])
         found = found.sort_by([("epoch", "descending"), ("offset", "descending")])
     return found.slice(0, count)
 
 
 def read_table(spark: SparkSession, path: Path) -> DataFrame:
-    """Return the table in `path` as a DataFrame, without a Delta extension: exactly its present
-    files.
+    """Return the present rows of the table in `path` as a DataFrame, without a Delta extension.
 
-    The result does not change when the table does; read it again to see more.
+    The DataFrame reads the present files of the table: rows that land later are not in it.
 
     Raises:
         ConfigError: there is no table, or it has no rows.
-        TableError: it cannot be read.
+        TableError: the table cannot be read.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.functions import lit
@@ -77,7 +77,7 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
 
     delta = _open(path)
     schema = StructType.fromJson(json.loads(delta.schema().to_json()))
-    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition: values are in the log, not names
+    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition values, which the log has
     names: list[str] = []
     for file in _files(delta):
         partition = _partition(file)
@@ -85,9 +85,11 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
         parts.setdefault(tuple(partition.values()), []).append(str(path.absolute() / file["path"]))
     if not parts:
         raise ConfigError(f"the table in {path} has no rows yet")
-    if all(isinstance(schema[name].dataType, DateType) for name in names):  # what they say, holds
+    if all(
+        isinstance(schema[name].dataType, DateType) for name in names
+    ):  # Spark reads dates from directory names
         whole = spark.read.schema(schema).option("basePath", str(path.absolute()))
-        files = [file for these in parts.values() for file in these]
+        files = [file for group in parts.values() for file in group]
         return whole.parquet(*files).select(*schema.names)
     in_files = StructType([field for field in schema if field.name not in names])
     frames = []
@@ -100,18 +102,23 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: bool) -> list[str]:
-    """Remove files below `path` that are not part of the table; return their names.
+    """Remove files below `path` that belong to no version of the table; return their names.
 
     Args:
         path: the table's directory.
-        older_than_h: spare files younger than this, in hours. A batch that is being written has
-            files that no commit names yet: 0 is safe only while no job runs.
-        remove: False only lists them.
+        older_than_h: the least age of the files, in hours. A batch that is being written has files
+            that no commit names yet: 0 is safe only while no job runs.
+        remove: False to return the names without removing the files.
+
+    Raises:
+        ConfigError: there is no table.
+        TableError: the table cannot be read, or a file cannot be removed.
     """
     return vacuum(_open(path), older_than_h, remove=remove)
 
 
 def _open(path: Path) -> DeltaTable:
+    """Open the table; raise ConfigError if there is none, TableError if it cannot be read."""
     table_directory(path)
     if not (path / "_delta_log").is_dir():
         raise ConfigError(f"there is no table in {path}")
@@ -122,7 +129,7 @@ def _open(path: Path) -> DeltaTable:
 
 
 def _partition(file: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the partition columns in one file."""
+    """Return the value of each partition column in a file, from an entry of `_files`."""
     prefix = "partition."
     return {
         name.removeprefix(prefix): value for name, value in file.items() if name.startswith(prefix)

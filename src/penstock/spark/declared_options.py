@@ -1,7 +1,7 @@
 """The options of `format("penstock")`: name, default and explanation of each.
 
-``options`` reads those of the source, ``sink_options`` those of the sink; docs/spark_options.md is
-made of this file, and a test holds each default against what is taken where an option is not given.
+``options`` reads those of the source, ``sink_options`` those of the sink. docs/spark_options.md is
+generated from this file, and a test compares each default with the value that the readers use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ class DeclaredOption:
     """An option as its users see it.
 
     Attributes:
-        name: its name; Spark ignores the case.
-        default: the value without it, in Markdown; one in backquotes may be given.
-        text: its meaning, in Markdown.
+        name: the name of the option; Spark ignores its case.
+        default: the value if the option is not given, in Markdown; a value that can also be given
+            is in backquotes.
+        text: the meaning of the option, in Markdown.
     """
 
     name: str
@@ -52,12 +53,12 @@ ACCESS_OPTIONS: Final = (
     DeclaredOption(
         "token",
         "",
-        "shown to a service that asks for one. It is in no plan, progress or log",
+        "the token for a service that asks for one. It is in no plan, progress or log",
     ),
     DeclaredOption(
         "tokenFile",
         "",
-        "a file with the token, instead, such as `stream-token` in the data directory of a "
+        "instead of `token`: a file with it, such as `stream-token` in the data directory of a "
         "broker with users ([security.md](security.md#readers-of-the-streams)). On every "
         "machine of the cluster; read anew with each connection",
     ),
@@ -69,7 +70,7 @@ SOURCE_OPTIONS: Final = (
         "`127.0.0.1:8815`",
         "HOST:PORT of the stream service; `grpc://` in front is allowed, `grpc+tls://` says "
         "that it speaks TLS. [In a cluster](spark.md#a-cluster) those of all machines, separated "
-        "by commas: the query goes on at another when one dies",
+        "by commas: the query continues at another when one fails",
     ),
     DeclaredOption(
         "servers",
@@ -94,20 +95,22 @@ SOURCE_OPTIONS: Final = (
         "`earliest`",
         '`earliest`, `latest` (not for `spark.read`), or a position such as `{"0": 1234, '
         '"epoch": "20261121T075206-9f3a1c04"}`. For a query without a checkpoint; a restarted'
-        " query goes on where it was. Without `epoch` the current one is meant; the offset -2"
-        " is earliest, -1 latest. With `servers` an object of positions by server: "
+        " query continues from its checkpoint. Without `epoch` the current one is meant; the offset"
+        " -2 is earliest, -1 latest. With `servers` an object of positions by server: "
         '`{"one:8815": {"0": 1234}, "two:8815": {"0": -2}}`',
     ),
     DeclaredOption(
         "startingTimestamp",
         "",
-        "instead: [what was received since](spark.md#times), in ms since 1970, or "
+        "instead of `startingOffsets`: the time of receipt of the [first "
+        "message](spark.md#times), in ms since 1970, or "
         "`2026-11-21T08:00:00Z`",
     ),
     DeclaredOption(
         "startingOffsetsByTimestampStrategy",
         "`error`",
-        "where nothing was received since then: `error`, or `latest` to begin at the end",
+        "if nothing was received since `startingTimestamp`: `error`, or `latest` to begin at "
+        "the end of the log",
     ),
     DeclaredOption(
         "endingOffsets",
@@ -117,8 +120,8 @@ SOURCE_OPTIONS: Final = (
     DeclaredOption(
         "endingTimestamp",
         "",
-        "instead: up to the first message received at or after this time, excluded; the end "
-        "of the log where there is none",
+        "instead of `endingOffsets`: up to the first message received at or after this time, "
+        "excluded; the end of the log if there is none",
     ),
     DeclaredOption(
         "maxOffsetsPerTrigger",
@@ -128,31 +131,31 @@ SOURCE_OPTIONS: Final = (
     DeclaredOption(
         "minPartitions",
         "cores of the driver's machine",
-        "tasks a batch is split into, about, evenly. On a cluster set it to the cores of the "
-        "cluster",
+        "about the number of tasks of a batch, of equal size. On a cluster set it to the cores "
+        "of the cluster",
     ),
     DeclaredOption(
         "maxRecordsPerPartition",
         "no limit",
-        "most offsets of one task; there are more tasks then",
+        "most offsets of one task; a larger batch has more tasks",
     ),
     DeclaredOption(
         "failOnDataLoss",
         "`true`",
-        "whether messages that are gone before they were read end the query: retention "
-        "removed them, the log has [another epoch](spark.md#when-something-is-away-or-wrong),"
-        " or their broker is no longer one of `servers`. With `false` the query goes on with "
-        "a warning in the driver's log",
+        "whether the loss of unread messages ends the query: retention removed them, the log "
+        "has [another epoch](spark.md#when-something-is-away-or-wrong), or their broker is no "
+        "longer one of `servers`. With `false` the query continues with a warning in the "
+        "driver's log",
     ),
     DeclaredOption(
         "includeProperties",
         "`true`",
-        "whether there is the column `properties`",
+        "whether the stream has the column `properties`",
     ),
     DeclaredOption(
         "connectTimeoutSeconds",
         "`60`",
-        "how long a stream service may be away before the query fails. It is retried in the "
+        "how long a stream service may be unreachable before the query fails. It is retried in the "
         "planner and in every task",
     ),
     DeclaredOption(
@@ -160,30 +163,30 @@ SOURCE_OPTIONS: Final = (
         "",
         "the query's own checkpoint location, given to `readStream` too. Needed for a start "
         "at `latest` without a `groupId`: Spark asks a source again where to begin when it "
-        "restarts before its first batch is done, so the first answer is kept in that "
-        "directory (`penstock-start-….json`). Anything Arrow has a file system for",
+        "restarts before its first batch is committed, so the first answer is stored in that "
+        "directory (`penstock-start-….json`), on any file system that Arrow supports",
     ),
     DeclaredOption(
         "groupId",
         "",
         "makes a streaming query a [registered reader](spark.md#readers): the broker, or each"
-        " of `servers`, keeps what it has not read, says how far it is behind, and remembers "
-        "where a start at `latest` was. 1 to 64 letters, digits and `. _ -`; one for each "
-        "query",
+        " of `servers`, keeps the messages that the query has not read, reports its lag, and "
+        "stores the first position of a start at `latest`. 1 to 64 letters, digits and `. _ -`; "
+        "each query needs its own",
     ),
     DeclaredOption(
         "groupLeaseSeconds",
         "`3600`",
-        "how long the broker keeps messages for the group when nothing is heard of it; a "
-        "batch that takes longer than this counts as that. At most "
+        "for how long the broker keeps messages for the group after the query last renewed its "
+        "lease; it does so at least once in a batch, so no batch may take longer. At most "
         "stream.reader_lease_s_max",
     ),
     DeclaredOption(
         "batchAtStart",
         "`false`",
-        "streaming: a batch is run when the query starts, though there is nothing new. Spark "
-        "itself waits for a message then, and with it the processing-time timers of "
-        "`transformWithState` that ran out while the query was away",
+        "for streaming: run a batch when the query starts, even without new messages. Otherwise "
+        "Spark waits for a message, and so do processing-time timers of `transformWithState` "
+        "that expired while the query was stopped",
     ),
     *ACCESS_OPTIONS,
 )
@@ -199,47 +202,48 @@ SINK_OPTIONS: Final = (
     DeclaredOption(
         "connectTimeoutSeconds",
         "`60`",
-        "how long a stream service may be away before the query fails. It is retried in the "
+        "how long a stream service may be unreachable before the query fails. It is retried in the "
         "planner and in every task",
     ),
     DeclaredOption(
         "topic",
         "",
-        "where rows without a topic are published",
+        "the topic of rows without one",
     ),
     DeclaredOption(
         "qos",
         "`1`",
-        "of rows without one",
+        "the QoS of rows without one",
     ),
     DeclaredOption(
         "retain",
         "`false`",
-        "of rows without one",
+        "the RETAIN flag of rows without one",
     ),
     DeclaredOption(
         "clientId",
         "`spark-` and the sink's id",
-        "what stands in the log as `client_id`",
+        "the `client_id` of the messages in the log",
     ),
     DeclaredOption(
         "sinkId",
-        "drawn anew",
-        "for `df.write`: the name of this batch of rows, 1 to 128 letters, digits and `. _ "
-        "-`. A job that runs again with the same name publishes nothing more; without one it "
+        "a random id",
+        "for `df.write`: the name of this set of rows, 1 to 128 letters, digits and `. _ -`. A "
+        "job that runs again with the same name publishes nothing more; without a name it "
         "publishes again",
     ),
     DeclaredOption(
         "batchId",
         "`0`",
-        "for `df.write` with `sinkId`: a batch of that sink, each greater than the one "
-        "before: a lower one publishes nothing, with a warning. In `foreachBatch` give the "
+        "for `df.write` with `sinkId`: the number of this batch of the sink. Numbers must "
+        "increase: a lower one publishes nothing, with a warning. In `foreachBatch` give the "
         "query a `sinkId`, and its batch number here",
     ),
     DeclaredOption(
         "checkpointLocation",
         "",
-        "of the query; the broker recognises the query by the id that Spark keeps there",
+        "the checkpoint of the query; the broker identifies the query by the id that Spark "
+        "stores there",
     ),
     *ACCESS_OPTIONS,
 )

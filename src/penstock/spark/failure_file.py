@@ -1,8 +1,8 @@
 """The failure of a table, written to its checkpoint for other processes.
 
-    <checkpoint>/penstock-failure.json    while the table fails, or since it gave up
+    <checkpoint>/penstock-failure.json    exists while the table fails, or after it gave up
 
-It is for people: no job bases a decision on it.
+The file is for people: no job bases a decision on it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class TableFailure(msgspec.Struct, frozen=True):
     """A failure of a table.
 
     Attributes:
-        sentence: the latest error, in a sentence.
-        since: when it failed first since its last success (UTC).
-        at: when it failed last (UTC).
-        attempts: the number of failures since then.
-        gave_up: whether it is not retried automatically.
+        sentence: the latest error, in one sentence.
+        since: the time of the first failure after the last success (UTC).
+        at: the time of the latest failure (UTC).
+        attempts: the number of failures since the last success.
+        gave_up: whether the job has stopped retrying the table.
     """
 
     sentence: str
@@ -39,7 +39,7 @@ class TableFailure(msgspec.Struct, frozen=True):
 
 
 def read_failure(checkpoint: Path) -> TableFailure | None:
-    """Return the failure of the table; None if there is none, or it cannot be read."""
+    """Return the failure in the checkpoint of a table; None without a file that can be read."""
     try:
         return msgspec.json.decode((checkpoint / FAILURE_NAME).read_bytes(), type=TableFailure)
     except (OSError, msgspec.MsgspecError):
@@ -47,7 +47,7 @@ def read_failure(checkpoint: Path) -> TableFailure | None:
 
 
 def write_failure(checkpoint: Path, failure: TableFailure) -> None:
-    """Write the failure; an error of that, perhaps for the same reason, is only logged."""
+    """Write the failure of a table to its checkpoint; an error of writing is only logged."""
     path = checkpoint / FAILURE_NAME
     unfinished = path.with_name(f"{FAILURE_NAME}.new")
     try:
@@ -58,7 +58,7 @@ def write_failure(checkpoint: Path, failure: TableFailure) -> None:
 
 
 def remove_failure(checkpoint: Path) -> None:
-    """Remove the failure: the table lands again."""
+    """Remove the failure from the checkpoint of a table that lands again; log errors."""
     try:
         (checkpoint / FAILURE_NAME).unlink(missing_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Finds the one sentence about an error that a person needs, in the text that Spark makes of it.
+"""Finds the cause of an error in the text of Spark's exception, as one sentence for people.
 
 The planner and the executors run in other processes. An error raised there comes back as text
 inside a Java exception inside a Python one, with stack traces of all three:
@@ -30,7 +30,7 @@ from penstock.stream.client import StreamUnavailable
 from penstock.telemetry.logs import one_line
 
 SENTENCE_CHARACTERS_MAX: Final = 500
-"""Most characters of a foreign error text."""
+"""Most characters that are quoted of an error of another library."""
 
 _KINDS: Final[dict[str, type[PenstockError]]] = {
     kind.__name__: kind
@@ -43,65 +43,68 @@ _KINDS: Final[dict[str, type[PenstockError]]] = {
         StreamUnavailable,
     )
 }
-_OWN: Final = re.compile(rf"^\W*penstock\.[\w.]+\.({'|'.join(_KINDS)}): (.+)$", re.MULTILINE)
+_PENSTOCK_ERROR: Final = re.compile(
+    rf"^\W*penstock\.[\w.]+\.({'|'.join(_KINDS)}): (.+)$", re.MULTILINE
+)
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)(?:: (.*))?$")
+_EXCEPTION_LINE: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)(?:: (.*))?$")
 """The last line of a traceback: the exception's class, and its message."""
 
 _CAUSE: Final = re.compile(r"^\s*Caused by: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 
 
-def own_error(error: Exception, log: Path) -> PenstockError:
-    """Return our error that made Spark raise `error`; SparkFailed if there is none.
+def translate_spark_error(error: Exception, log: Path) -> PenstockError:
+    """Return the Penstock error that made Spark raise `error`; SparkFailed if it was another one.
 
     Args:
         error: the error that Spark raised or reported.
-        log: file with all that Spark printed, named in the error if it exists.
+        log: file with Spark's output, named in a SparkFailed if it exists.
     """
     text = str(error)
-    found = _OWN.search(text)
+    found = _PENSTOCK_ERROR.search(text)
     if found is not None:
         return _KINDS[found[1]](found[2].strip())
-    more = f" ({log} has what Spark printed)" if log.exists() else ""
-    return SparkFailed(f"Spark ended the query: {cause_in(text)}{more}")
+    more = f" (its output is in {log})" if log.exists() else ""
+    return SparkFailed(f"Spark ended the query: {find_cause(text)}{more}")
 
 
-def sentence_of(error: BaseException) -> str:
-    """Return the error in one sentence; a foreign one needs its class."""
+def error_sentence(error: BaseException) -> str:
+    """Return an error in one sentence, with its class if it is not one of Penstock's."""
     if isinstance(error, PenstockError):
         return str(error)
-    return _described(type(error).__name__, str(error))
+    return _describe(type(error).__name__, str(error))
 
 
-def cause_in(text: str) -> str:
-    """Return the cause in the text of an exception of Spark, in a line.
+def find_cause(text: str) -> str:
+    """Return the cause in the text of an exception of Spark, in one line.
 
-    It is the exception of a Python worker; else the innermost of Java; else the first line.
+    The cause is the exception of a Python worker; else the innermost one of Java; else the first
+    line of the text.
     """
-    raised = _raised_in_python(text)
+    raised = _find_python_exception(text)
     if raised is not None:
         return raised
     causes = _CAUSE.findall(text)
     if causes:
-        return _described(*causes[-1])
+        return _describe(*causes[-1])
     return _first_line(text)
 
 
-def _raised_in_python(text: str) -> str | None:
-    """Return the exception at the end of the last traceback."""
+def _find_python_exception(text: str) -> str | None:
+    """Return class and message at the end of the last Python traceback; None without one."""
     _, found, traceback = text.rpartition(_TRACEBACK)
     if not found:
         return None
     for line in traceback.splitlines()[1:]:
         if line[:1].isspace() or not line:
             continue
-        raised = _RAISED.match(line)
-        return None if raised is None else _described(raised[1], raised[2] or "")
+        raised = _EXCEPTION_LINE.match(line)
+        return None if raised is None else _describe(raised[1], raised[2] or "")
     return None
 
 
-def _described(kind: str, message: str) -> str:
+def _describe(kind: str, message: str) -> str:
     first = _first_line(message)
     return f"{kind}: {first}" if first else kind
 

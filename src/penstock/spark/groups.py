@@ -3,15 +3,15 @@
 The broker then keeps unread messages in the log (`penstock.services.readers`), knows how far the
 query is behind, and remembers where it began.
 
-Spark asks for the end of the next batch, and says where that starts, when the batch
-before has been committed. So the start is its progress. `commit` comes one batch late, and for the
-last batch of Trigger.AvailableNow never; `stop` may not come at all, hence leases with a time
-limit.
+Spark asks for the end of the next batch, and names the start of that batch, when the previous batch
+has been committed. So this start is the progress of the query. Spark calls `commit` one batch late,
+and never for the last batch of Trigger.AvailableNow; it may not call `stop` at all, hence leases
+with a time limit.
 
-    initialOffset ─▶ begin: only for `latest`: the broker remembers where that was at first
-    latestOffset  ─▶ renew: the first one registers, and waits for it (refused: the query ends)
-                     later ones are a hint: if the broker is away the lease goes on, and
-                     the next trigger tries again
+    initialOffset ─▶ register: only for `latest`: the broker keeps the first position of the group
+    latestOffset  ─▶ renew: the first call registers and waits for the broker (refused: the query
+                     ends); a later call that gets no answer is ignored: the lease continues, and
+                     the next trigger renews it
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from penstock.spark.offsets import LogPosition
 from penstock.stream.client import StreamClient, StreamUnavailable
 
 LEASE_S = 3600.0
-"""Default time that a query may be away before the broker stops keeping messages for it."""
+"""Default lease in seconds: the broker keeps messages for a query that was seen so long ago."""
 
 RENEWALS = 3
-"""Renewals of a lease within its time, by a query that makes no progress."""
+"""Renewals of a lease within its time, if the query makes no progress."""
 
 
-class Group:
+class ReaderGroup:
     """A query as a registered reader of one broker; used only by its planner.
 
     Args:
-        name: the group.
-        stream: the stream that it reads.
-        topics: only these topic filters of the stream.
-        lease_s: how long it may be away.
+        name: the name of the group.
+        stream: the stream that the query reads.
+        topics: the topic filters that the query reads; empty for all of the stream.
+        lease_s: seconds for which the broker keeps messages after each renewal.
     """
 
     def __init__(self, name: str, stream: str, topics: tuple[str, ...], lease_s: float) -> None:
@@ -45,33 +45,36 @@ class Group:
         self._stream = stream
         self._topics = topics
         self._lease_s = lease_s
-        self._leased: LogPosition | None = None
-        self._due_s = 0.0  # monotonic
+        self._leased_position: LogPosition | None = None
+        self._renewal_due_s = 0.0  # monotonic
 
-    def begin(self, client: StreamClient, position: LogPosition) -> LogPosition:
-        """Register at `position`; a known group stays at its own position. Return the position.
+    def register(self, client: StreamClient, position: LogPosition) -> LogPosition:
+        """Register the group, and return its position: `position`, or that of a known group.
 
         Raises:
-            ConfigError: the broker refuses it.
+            ConfigError: the broker refuses the group.
         """
-        granted = self._lease(client, position, resume=True)
-        return LogPosition(granted.epoch, granted.offset)
+        grant = self._request_lease(client, position, resume=True)
+        return LogPosition(grant.epoch, grant.offset)
 
     def renew(self, client: StreamClient, position: LogPosition) -> None:
-        """Report that everything before `position` is done.
+        """Renew the lease, and report that all messages before `position` are processed.
 
         Raises:
-            ConfigError: the broker refuses it.
+            ConfigError: the broker refuses the group.
+            StreamUnavailable: the service does not answer the first call.
         """
-        if position == self._leased and time.monotonic() < self._due_s:
+        if position == self._leased_position and time.monotonic() < self._renewal_due_s:
             return
         try:
-            self._lease(client, position, patience_s=None if self._leased is None else 0.0)
+            self._request_lease(
+                client, position, patience_s=None if self._leased_position is None else 0.0
+            )
         except StreamUnavailable:
-            if self._leased is None:
+            if self._leased_position is None:
                 raise
 
-    def _lease(
+    def _request_lease(
         self,
         client: StreamClient,
         position: LogPosition,
@@ -89,7 +92,7 @@ class Group:
             resume,
             f"Spark on {socket.gethostname()}",
         )
-        granted = client.lease(request, patience_s)
-        self._leased = position
-        self._due_s = time.monotonic() + granted.ttl_s / RENEWALS
-        return granted
+        grant = client.lease(request, patience_s)
+        self._leased_position = position
+        self._renewal_due_s = time.monotonic() + grant.ttl_s / RENEWALS
+        return grant

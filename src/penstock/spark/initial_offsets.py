@@ -1,11 +1,12 @@
-"""The begin of a query, remembered outside of Spark.
+"""The first position of a query, stored outside of Spark.
 
 Spark stores where each micro-batch ends, but not where the first one starts: it asks the source
 again, twice in one run and once more when it restarts before the first batch was committed.
 "latest" asked again is a later position, and the messages in between would be in no batch. So the
 first answer is pinned: written to a small file in the query's checkpoint directory, next to Spark's
-own, and every later call gets the same answer. The pin is removed with the checkpoint, which is
-right: a query with a new checkpoint is a new query. Each log that a query reads has a pin.
+own, and every later call gets the same answer. The file is removed together with the checkpoint,
+which is right: a query with a new checkpoint is a new query. Each log that a query reads has such a
+file.
 
 The location may be anything for which Arrow has a file system (a path, file:, s3a:, gs:, abfss:,
 hdfs:).
@@ -30,13 +31,17 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _ARROW_NAMES: Final = {"s3a": "s3", "s3n": "s3"}  # by Hadoop's names
 
 
-def pinned_offset(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> LogPosition:
-    """Return the position pinned for `source` at `checkpoint`; the first call asks `resolve`.
+def load_or_pin_position(
+    checkpoint: str, source: str, resolve: Callable[[], LogPosition]
+) -> LogPosition:
+    """Return the first position of a query in one log, always the same for a checkpoint.
+
+    The first call finds the position and stores it.
 
     Args:
         checkpoint: location of the query's checkpoint.
-        source: distinguishes this log from others that the same query reads.
-        resolve: finds the position if none is pinned.
+        source: identifies the log among those that the query reads.
+        resolve: finds the position, if none is stored.
 
     Raises:
         ConfigError: the location cannot be read or written.
@@ -60,15 +65,15 @@ def pinned_offset(checkpoint: str, source: str, resolve: Callable[[], LogPositio
     return position
 
 
-def read_pinned_offset(checkpoint: Path) -> LogPosition | None:
-    """Return the begin of a query of one log, if it is pinned in this directory; else None."""
+def read_pinned_position(checkpoint: Path) -> LogPosition | None:
+    """Return the first position of a query of one log, stored in this checkpoint; else None."""
     for path in checkpoint.glob("penstock-start-*.json"):
         return LogPosition.from_spark(json.loads(path.read_text()))
     return None
 
 
 def _open(location: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a location as Spark writes it, and the path there."""
+    """Return the file system of a location in Spark's notation, and the path in it."""
     uri = _uri(location)
     if uri is None:
         path = location.removeprefix("file:").removeprefix("//")
@@ -78,7 +83,7 @@ def _open(location: str) -> tuple[fs.FileSystem, str]:
 
 
 def _uri(location: str) -> str | None:
-    """Return a location as Arrow writes it; None for one on this machine."""
+    """Return a location in Arrow's notation; None for one on this machine."""
     scheme, found, path = location.partition(":/")
     if not found or scheme == "file" or not _SCHEME.fullmatch(scheme):
         return None

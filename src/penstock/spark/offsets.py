@@ -1,4 +1,4 @@
-"""Positions of a query as Spark stores them: how far each of its logs is read.
+"""Positions of a query as Spark stores them: the next offset to read in each of its logs.
 
 A query of one broker (option `server`) has `{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}`: the
 log has one partition, 0, and an offset means nothing without the epoch, the log's incarnation. A
@@ -9,11 +9,11 @@ Beside them is the query's selection, `"selection": "stream messages, topics a/#
 continued with other topics would silently leave out their messages before its position. Positions
 of older versions have no selection.
 
-Spark compares positions as JSON text and keeps the order of keys, so that order is always
-the same: the logs by server, then the fields of the query.
+Spark compares positions as JSON text and keeps the order of keys, so the keys always have the same
+order: the logs by server, then the fields of the query.
 
-A query that runs a batch at every start (option `batchAtStart`) has its number of starts in it,
-`"starts": 3`: Spark plans a batch only where a position differs from the last one.
+The position of a query that runs a batch at every start (option `batchAtStart`) has the number of
+these starts, `"starts": 3`: Spark plans a batch only if its position differs from the last one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import Any, Final
 from penstock.errors import ConfigError, EpochMismatch
 
 PARTITION: Final = "0"
-"""The log's only partition. A second one would get a key beside it."""
+"""The key of the offset: the name that the log's only partition would have in Kafka."""
 
-ONLY: Final = ""
-"""The key of the broker of option `server`; others are keyed by their address."""
+SINGLE_SERVER: Final = ""
+"""The key of the broker of option `server`; those of `servers` have their address as key."""
 
 _SELECTION: Final = "selection"
 _STARTS: Final = "starts"
 
 BEHIND: Final = "behind"
-"""Beside the ends of the logs, in the progress of a query: the number of unplanned offsets."""
+"""The field of a query's progress with the number of offsets that no batch has been planned for."""
 
-NOT_LOGS: Final = (_SELECTION, _STARTS, BEHIND)
-"""The fields of a position that are not logs, but belong to the query."""
+QUERY_FIELDS: Final = (_SELECTION, _STARTS, BEHIND)
+"""The fields of a position that belong to the query and are no logs."""
 
 EXAMPLE: Final = '{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}'
 
@@ -51,13 +51,16 @@ class LogPosition:
     offset: int
 
     def to_spark(self) -> dict[str, Any]:
-        """Return the form that Spark stores, with keys always in the same order."""
+        """Return the JSON object that Spark stores, with keys always in the same order."""
         return {PARTITION: self.offset, "epoch": self.epoch}
 
     @classmethod
     def from_spark(cls, fields: Mapping[str, Any]) -> LogPosition:
-        """Read the result of `to_spark`; raise KeyError, TypeError or ValueError for anything
-        else."""
+        """Return the position in a result of `to_spark`.
+
+        Raises:
+            KeyError, TypeError, ValueError: the fields are no position.
+        """
         return cls(str(fields["epoch"]), int(fields[PARTITION]))
 
 
@@ -66,9 +69,9 @@ class Position:
     """The position of a query: a position in each of its logs, by server.
 
     Attributes:
-        logs: the positions.
-        starts: the number of starts of the query, if they are counted.
-        selection: its selection of the logs, in words; empty if unknown.
+        logs: the position in each log, by server.
+        starts: the number of starts of the query; 0 if they are not counted.
+        selection: the stream and topics that the query reads, in words; empty if unknown.
     """
 
     logs: Mapping[str, LogPosition]
@@ -76,24 +79,28 @@ class Position:
     selection: str = ""
 
     @classmethod
-    def of_one(cls, epoch: str, offset: int) -> Position:
+    def of_single_log(cls, epoch: str, offset: int) -> Position:
         """Return the position of a query of one broker."""
-        return cls({ONLY: LogPosition(epoch, offset)})
+        return cls({SINGLE_SERVER: LogPosition(epoch, offset)})
 
     @property
-    def only(self) -> LogPosition:
-        """The position in the log of a query of one broker; raises ConfigError for several."""
-        if ONLY not in self.logs:
+    def single_log(self) -> LogPosition:
+        """The position in the one log of a query of one broker.
+
+        Raises:
+            ConfigError: the query reads several brokers.
+        """
+        if SINGLE_SERVER not in self.logs:
             raise ConfigError(f"the checkpoint was made for several brokers: {self.to_json()}")
-        return self.logs[ONLY]
+        return self.logs[SINGLE_SERVER]
 
     def to_spark(self) -> dict[str, Any]:
-        """Return the form that Spark stores, with keys always in the same order."""
-        of_query: dict[str, Any] = {_SELECTION: self.selection, _STARTS: self.starts}
-        of_query = {name: value for name, value in of_query.items() if value}
-        if ONLY in self.logs:
-            return {**self.only.to_spark(), **of_query}
-        return {**{name: self.logs[name].to_spark() for name in sorted(self.logs)}, **of_query}
+        """Return the JSON object that Spark stores, with keys always in the same order."""
+        query_fields: dict[str, Any] = {_SELECTION: self.selection, _STARTS: self.starts}
+        query_fields = {name: value for name, value in query_fields.items() if value}
+        if SINGLE_SERVER in self.logs:
+            return {**self.single_log.to_spark(), **query_fields}
+        return {**{name: self.logs[name].to_spark() for name in sorted(self.logs)}, **query_fields}
 
     def to_json(self) -> str:
         """Return the text that Spark stores in a checkpoint."""
@@ -101,9 +108,13 @@ class Position:
 
     @classmethod
     def from_spark(cls, fields: Mapping[str, Any]) -> Position:
-        """Read the result of `to_spark`, perhaps of an older version."""
-        logs = {name: log for name, log in fields.items() if name not in NOT_LOGS}
-        by_server = {ONLY: logs} if PARTITION in fields else logs
+        """Return the position in a result of `to_spark`, of this version or an older one.
+
+        Raises:
+            ConfigError: the fields are no position.
+        """
+        logs = {name: log for name, log in fields.items() if name not in QUERY_FIELDS}
+        by_server = {SINGLE_SERVER: logs} if PARTITION in fields else logs
         try:
             return cls(
                 {name: LogPosition.from_spark(log) for name, log in by_server.items()},
@@ -116,22 +127,24 @@ class Position:
                 f" stream, such as {EXAMPLE}"
             ) from error
 
-    def named(self, epochs: Mapping[str, str]) -> Position:
-        """Return the same position for a query that has several brokers where it had one.
+    def with_server_key(self, epochs: Mapping[str, str]) -> Position:
+        """Return the position with its log under the key of a server.
+
+        It is for a query that now names several brokers, and had one: the log with the same epoch
+        is that of the position. Other positions are returned unchanged.
 
         Args:
-            epochs: the present epochs of the query's logs, by server; they tell to which one the
-                position belongs.
+            epochs: the present epochs of the query's logs, by server.
         """
-        if ONLY in self.logs and ONLY not in epochs:
+        if SINGLE_SERVER in self.logs and SINGLE_SERVER not in epochs:
             for server, epoch in epochs.items():
-                if epoch == self.only.epoch:
-                    return replace(self, logs={server: self.only})
+                if epoch == self.single_log.epoch:
+                    return replace(self, logs={server: self.single_log})
         return self
 
 
 def check_selection(position: Position, selection: str) -> None:
-    """Raise ConfigError if the selection of `position` is not that of the query now."""
+    """Raise ConfigError if `position` was stored for another selection than that of the query."""
     if position.selection not in ("", selection):
         place = replace(position, starts=0, selection="").to_json()
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The reference of the options of source and sink, docs/spark_options.md."""
+"""Writes docs/spark_options.md, the reference of the options of source and sink."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _INTRODUCTION: Final = """\
 <!-- Written by `make docs` from src/penstock/spark/declared_options.py; change it there. -->
 
 The options of `format("penstock")`; [spark.md](spark.md) shows them at work. Case does not matter.
-All are checked before anything runs: an unknown name, or two that contradict each other, is one
-sentence.
+All are checked before anything runs: an unknown name, or two options that contradict each other,
+are reported in one sentence.
 """
 
 
 def as_markdown() -> str:
-    """Return the whole of docs/spark_options.md."""
+    """Return the text of docs/spark_options.md."""
     return "\n".join(
         [
             _INTRODUCTION,
             "## The source",
             "",
-            "Of `spark.read` and `spark.readStream`.",
+            "The options of `spark.read` and `spark.readStream`.",
             "",
             *_table(SOURCE_OPTIONS),
             "",
             "## The sink",
             "",
-            "Of `df.write` and `df.writeStream`.",
+            "The options of `df.write` and `df.writeStream`.",
             "",
             *_table(SINK_OPTIONS),
             "",

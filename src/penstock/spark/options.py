@@ -1,7 +1,7 @@
 """The options of `format("penstock")`, all checked before anything runs.
 
-Names are those of Spark's Kafka source where the meaning is the same. Spark ignores the
-case of option names, and so does this. `declared_options` explains each to its users.
+Names are those of Spark's Kafka source if the meaning is the same. Spark ignores the case of option
+names, and so does this module. `declared_options` explains each option to its users.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from penstock.control.reader_requests import check_group
 from penstock.errors import ConfigError
 from penstock.spark.declared_options import SOURCE_OPTIONS
 from penstock.spark.groups import LEASE_S
-from penstock.spark.offsets import ONLY
-from penstock.spark.option_values import SERVER, OptionReader, address, addresses
-from penstock.spark.range_limits import AtTime, RangeLimit, moves, parse_offsets, parse_time
+from penstock.spark.offsets import SINGLE_SERVER
+from penstock.spark.option_values import (
+    SERVER,
+    OptionReader,
+    parse_address,
+    parse_service_addresses,
+)
+from penstock.spark.range_limits import AtTime, RangeLimit, is_moving, parse_offsets, parse_time
 from penstock.spark.topics import parse_topics
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
@@ -38,31 +43,32 @@ class SourceOptions:
     """The validated options of one source.
 
     Attributes:
-        servers: the address of each log, by its name in positions: of option `server`, `ONLY`,
-            HOST:PORT of each replica, separated by commas; of `servers` HOST:PORT, the same text.
+        servers: the address of each log, by its key in positions. For option `server` the key is
+            `SINGLE_SERVER`, and the address has HOST:PORT of each replica, separated by commas; for
+            `servers` key and address are HOST:PORT.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        starting: the begin of a new query, by server.
-        ending: the end of a batch query, by server.
+        starting_limits: the start of a new query, by server.
+        ending_limits: the end of a batch query, by server.
         offsets_per_trigger_max: most offsets of one micro-batch, or None for no limit.
         partitions_min: the approximate number of parts into which a batch is split.
         partition_offsets_max: most offsets of one part, or None for no limit.
-        fail_on_data_loss: whether rows that were removed before they were read are an error.
+        fail_on_data_loss: whether the loss of unread messages is an error.
         include_properties: whether the column `properties` exists.
-        connect_timeout_s: how long a service may be away.
-        checkpoint: location of the query's checkpoint, in which its begin is remembered.
+        connect_timeout_s: seconds for which a service may be unreachable.
+        checkpoint: location of the query's checkpoint, in which its first position is stored.
         credentials: the credentials for the services.
         group: the name of a streaming query as a registered reader, or None.
-        group_lease_s: how long the broker keeps messages for it while it is away.
+        group_lease_s: seconds for which the broker keeps messages after the reader's last renewal.
         batch_at_start: whether a streaming query always runs a batch when it starts.
-        given: the given options, as `OPTION_NAMES` spells them.
+        given_names: the names of the given options, spelled as in `OPTION_NAMES`.
     """
 
     servers: Mapping[str, str]
     stream: str
     topics: tuple[str, ...]
-    starting: Mapping[str, RangeLimit]
-    ending: Mapping[str, RangeLimit]
+    starting_limits: Mapping[str, RangeLimit]
+    ending_limits: Mapping[str, RangeLimit]
     offsets_per_trigger_max: int | None
     partitions_min: int
     partition_offsets_max: int | None
@@ -74,11 +80,11 @@ class SourceOptions:
     group: str | None
     group_lease_s: float
     batch_at_start: bool
-    given: frozenset[str]
+    given_names: frozenset[str]
 
     def check_batch(self) -> None:
-        """Refuse options that have no meaning for `spark.read`."""
-        if "maxOffsetsPerTrigger" in self.given:
+        """Raise ConfigError for options that have no meaning for `spark.read`."""
+        if "maxOffsetsPerTrigger" in self.given_names:
             raise ConfigError(
                 "option maxOffsetsPerTrigger is for spark.readStream; spark.read reads one range"
             )
@@ -86,56 +92,60 @@ class SourceOptions:
             raise ConfigError("option groupId is for spark.readStream; spark.read reads once")
         if self.batch_at_start:
             raise ConfigError("option batchAtStart is for spark.readStream; spark.read reads once")
-        if "latest" in self.starting.values():
+        if "latest" in self.starting_limits.values():
             raise ConfigError(
                 'option startingOffsets: "latest" is for spark.readStream; spark.read would find'
                 " nothing there"
             )
 
     def check_stream(self) -> None:
-        """Refuse options that have no meaning for `spark.readStream`."""
+        """Raise ConfigError for options that have no meaning for `spark.readStream`."""
         for name in ("endingOffsets", "endingTimestamp"):
-            if name in self.given:
+            if name in self.given_names:
                 raise ConfigError(f"option {name} is for spark.read; a stream has no end")
         if self.checkpoint or self.group:
             return
-        if any(moves(wanted) for wanted in self.starting.values()):
+        if any(is_moving(limit) for limit in self.starting_limits.values()):
             name = "startingOffsets"
-            if "startingTimestamp" in self.given:
+            if "startingTimestamp" in self.given_names:
                 name = "startingOffsetsByTimestampStrategy"
             raise ConfigError(
                 f'{name} "latest" must mean the same after a restart: give readStream a groupId,'
-                " and the brokers remember it, or the query's checkpointLocation too"
+                " then the brokers store the position, or also the query's checkpointLocation"
             )
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a source; raise ConfigError with one sentence about the first mistake."""
-    given = OptionReader(options, OPTION_NAMES, "source")
-    servers, tls = _servers(given)
+    """Return the options of a source.
+
+    Raises:
+        ConfigError: one sentence about the first mistake.
+    """
+    reader = OptionReader(options, OPTION_NAMES, "source")
+    servers, tls = _servers(reader)
     return SourceOptions(
         servers=servers,
-        stream=given.text("stream", "messages"),
-        topics=parse_topics(given.text("topics", "")),
-        starting=_starting(given, servers),
-        ending=_ending(given, servers),
-        offsets_per_trigger_max=given.whole_number("maxOffsetsPerTrigger", 1, _COUNT_MAX, None),
-        partitions_min=given.whole_number("minPartitions", 1, PARTITIONS_MAX, _cores()),
-        partition_offsets_max=given.whole_number("maxRecordsPerPartition", 1, _COUNT_MAX, None),
-        fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-        include_properties=given.truth("includeProperties", default=True),
-        connect_timeout_s=given.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
-        checkpoint=given.text("checkpointLocation", "") or None,
-        credentials=given.credentials(tls=tls),
-        group_lease_s=given.seconds("groupLeaseSeconds", LEASE_S, 1, 100_000_000),
-        group=_group(given),
-        batch_at_start=given.truth("batchAtStart", default=False),
-        given=given.names,
+        stream=reader.text("stream", "messages"),
+        topics=parse_topics(reader.text("topics", "")),
+        starting_limits=_starting_limits(reader, servers),
+        ending_limits=_ending_limits(reader, servers),
+        offsets_per_trigger_max=reader.whole_number("maxOffsetsPerTrigger", 1, _COUNT_MAX, None),
+        partitions_min=reader.whole_number("minPartitions", 1, PARTITIONS_MAX, _cores()),
+        partition_offsets_max=reader.whole_number("maxRecordsPerPartition", 1, _COUNT_MAX, None),
+        fail_on_data_loss=reader.boolean("failOnDataLoss", default=True),
+        include_properties=reader.boolean("includeProperties", default=True),
+        connect_timeout_s=reader.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
+        checkpoint=reader.text("checkpointLocation", "") or None,
+        credentials=reader.credentials(tls=tls),
+        group_lease_s=reader.seconds("groupLeaseSeconds", LEASE_S, 1, 100_000_000),
+        group=_group(reader),
+        batch_at_start=reader.boolean("batchAtStart", default=False),
+        given_names=reader.names,
     )
 
 
 def service_options(server: str, credentials: Credentials) -> dict[str, str]:
-    """Return the options for reaching a stream service; a token only by its file."""
+    """Return the options for reaching a stream service, without a token that is not in a file."""
     options = {"server": server, "tls": str(credentials.tls)}
     if credentials.ca_file:
         options["tlsCaFile"] = credentials.ca_file
@@ -147,18 +157,18 @@ def service_options(server: str, credentials: Credentials) -> dict[str, str]:
     return options
 
 
-def _servers(given: OptionReader) -> tuple[dict[str, str], bool]:
-    """Return the addresses by their names in positions, and whether they ask for TLS."""
-    given.check_exclusive("server", "servers")
-    if "servers" not in given.names:
-        only, tls = addresses("server", given.text("server", SERVER))
-        return {ONLY: only}, tls
-    texts = [part.strip() for part in given.text("servers", "").split(",")]
+def _servers(reader: OptionReader) -> tuple[dict[str, str], bool]:
+    """Return the addresses by their keys in positions, and whether they ask for TLS."""
+    reader.check_exclusive("server", "servers")
+    if "servers" not in reader.names:
+        only, tls = parse_service_addresses("server", reader.text("server", SERVER))
+        return {SINGLE_SERVER: only}, tls
+    texts = [part.strip() for part in reader.text("servers", "").split(",")]
     if len(texts) > SERVERS_MAX:
         raise ConfigError(f"option servers may name {SERVERS_MAX} brokers, not {len(texts)}")
-    found = [address("servers", text) for text in texts]
+    found = [parse_address("servers", text) for text in texts]
     if len({tls for _, tls in found}) > 1:
-        raise ConfigError("option servers: TLS is spoken with all of them or none")
+        raise ConfigError("option servers: use TLS for all addresses or none")
     names = [name for name, _ in found]
     for name in names:
         if names.count(name) > 1:
@@ -166,43 +176,43 @@ def _servers(given: OptionReader) -> tuple[dict[str, str], bool]:
     return {name: name for name in names}, found[0][1]
 
 
-def _starting(given: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
-    given.check_exclusive("startingOffsets", "startingTimestamp")
+def _starting_limits(reader: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
+    reader.check_exclusive("startingOffsets", "startingTimestamp")
     option = "startingTimestamp"
-    strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
+    strategy = reader.text("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise ConfigError(
             f"option startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
         )
-    if option in given.names:
-        time_us = parse_time(option, given.text(option, ""))
+    if option in reader.names:
+        time_us = parse_time(option, reader.text(option, ""))
         return dict.fromkeys(servers, AtTime(option, time_us, strategy == "latest"))
-    if "startingOffsetsByTimestampStrategy" in given.names:
+    if "startingOffsetsByTimestampStrategy" in reader.names:
         raise ConfigError(
             "option startingOffsetsByTimestampStrategy says what startingTimestamp means and needs"
             " one"
         )
     option = "startingOffsets"
-    return parse_offsets(option, given.text(option, "earliest"), list(servers))
+    return parse_offsets(option, reader.text(option, "earliest"), list(servers))
 
 
-def _ending(given: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
-    given.check_exclusive("endingOffsets", "endingTimestamp")
+def _ending_limits(reader: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
+    reader.check_exclusive("endingOffsets", "endingTimestamp")
     option = "endingTimestamp"
-    if option in given.names:
-        time_us = parse_time(option, given.text(option, ""))
+    if option in reader.names:
+        time_us = parse_time(option, reader.text(option, ""))
         return dict.fromkeys(servers, AtTime(option, time_us, or_latest=True))
     option = "endingOffsets"
-    ending = parse_offsets(option, given.text(option, "latest"), list(servers))
+    ending = parse_offsets(option, reader.text(option, "latest"), list(servers))
     if "earliest" in ending.values():
         raise ConfigError(f'option {option}: "earliest" would leave nothing to read')
     return ending
 
 
-def _group(given: OptionReader) -> str | None:
-    text = given.text("groupId", None)
-    if text is None and "groupLeaseSeconds" in given.names:
-        raise ConfigError("option groupLeaseSeconds needs groupId: whose lease it is")
+def _group(reader: OptionReader) -> str | None:
+    text = reader.text("groupId", None)
+    if text is None and "groupLeaseSeconds" in reader.names:
+        raise ConfigError("option groupLeaseSeconds needs groupId, the group of the lease")
     try:
         return None if text is None else check_group(text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The encodings of the columns of a Parquet file."""
+"""Chooses the encodings of the columns of a Parquet file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 
-def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the encodings: whole numbers and times by their differences, the rest by default.
+def column_encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the encodings of the columns, as keyword arguments of `pq.ParquetWriter`.
 
-    A dictionary of offsets and times, few of which repeat, took a third of the time of writing.
+    Whole numbers and times are encoded by their differences, other columns by default: a dictionary
+    of offsets and times, few of which repeat, took a third of the time of writing.
     DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
     Spark reads it since 3.3.
     """
@@ -24,7 +25,7 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and type of the Parquet columns of one column."""
+    """Yield the path and type of each Parquet column of an Arrow column."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)

@@ -1,12 +1,12 @@
-"""Writes Parquet files in executors; they belong to no table until the driver commits them.
+"""Writes Parquet files in executors; the files belong to no table until the driver commits them.
 
-    rows of one task ──▶ a file for each partition ──fsync──▶ a line about each file ──▶ driver
+    rows of one task ──▶ a file for each partition ──fsync──▶ a `NewFile` for each ──▶ driver
 
 One pass may fill several tables: a *split* assigns the rows of a batch of messages to them.
 
-Every attempt writes under new names, so that an attempt that is repeated, or that
-runs beside its successor, can never touch a file of a table. The files of a lost
-attempt are orphans: they are never read, and `penstock table vacuum` removes them by age.
+Every attempt writes under new names, so that an attempt that is repeated, or that runs at the same
+time as its successor, never writes to a file of a table. The files of a lost attempt are orphans:
+they are never read, and `penstock table vacuum` removes them by age.
 
 The files and their directories are synced before the driver gets their names: a table must not name
 a file that a power cut can remove.
@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.spark.parquet_encodings import encodings
+from penstock.spark.parquet_encodings import column_encodings
 from penstock.spark.partition_fields import (
     PARTITIONS_MAX,
     PartitionField,
@@ -40,37 +40,38 @@ from penstock.spark.partition_fields import (
 )
 
 ROW_GROUP_ROWS_MAX: Final = 131_072
-"""Rows gathered before they are written as one row group."""
+"""Rows that are buffered before they are written as one row group."""
 
 ROW_GROUP_BYTES_MAX: Final = 32 * 1_048_576
-"""Bytes gathered before they are written as one row group."""
+"""Bytes that are buffered before they are written as one row group."""
 
 OPEN_PARTITIONS_MAX: Final = 8
-"""Partitions one task writes at a time; a further one closes the file that was opened first."""
+"""Most partitions that one task writes at a time; one more closes the file that was opened
+first."""
 
 STATS_TEXT_LENGTH_MAX: Final = 64
-"""A column of text gets no minimum and maximum when they are longer."""
+"""Most characters of a minimum or maximum; a text column with a longer one gets neither."""
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows whose partition column is null, as Hive named it."""
 
 PARTITION_NAME_LENGTH_MAX: Final = 200
-"""Most characters of a partition's value, encoded as in a URL: with the column's name it is the
-name of a directory, of at most 255 bytes."""
+"""Most characters of a partition's value, encoded as in a URL: value and column name together are
+the name of a directory, of at most 255 bytes."""
 
 Split = Callable[[pa.Table], Mapping[str, pa.Table]]
-"""Returns the rows of each table, by its name in the pass, of a batch of messages."""
+"""A function from a batch of messages to the rows of each table, by the name of the table."""
 
 
 def partition_name(value: str) -> str:
-    """Return a partition's value in the name of a directory, as Hive writes it."""
+    """Return a partition's value as the name of a directory has it (Hive: encoded as in a URL)."""
     return urllib.parse.quote(value, safe="")
 
 
 def hidden_name(name: str) -> str:
-    """Return a file name that no reader takes for a part of a table.
+    """Return a file name that readers of a directory of Parquet files ignore.
 
-    Spark ignores names that begin with a dot, DuckDB and Polars other endings.
+    Spark ignores names that begin with a dot, DuckDB and Polars names without the ending .parquet.
     """
     return f".{name}.new"
 
@@ -81,12 +82,13 @@ class Layout:
 
     Attributes:
         directory: absolute path of the table, the same on every executor.
-        schema: its columns.
-        partition_by: columns, and transforms of them, by name, with one value in each file.
+        schema: the columns of the table.
+        partition_by: names of columns, and of transforms of columns, that have one value in each
+            file.
         keeps_partition_columns: whether the files contain the partition columns, too.
-        is_read_by_name: whether readers take any file that they find: then names are hidden until
-            the commit, and directories contain the partition's values.
-        transforms: the fields of `partition_by` that are not columns.
+        is_read_by_name: whether readers read any file in the directory: then names are hidden until
+            the commit, and directories are named after the partition's values.
+        transforms: the fields of `partition_by` that are transforms.
         partitions_max: the most partitions in which one commit may have files.
     """
 
@@ -99,13 +101,13 @@ class Layout:
     partitions_max: int = PARTITIONS_MAX
 
     def with_partitions(self, rows: pa.Table) -> pa.Table:
-        """Return the rows with the values of partition transforms as further columns."""
+        """Return the rows with a column for each partition transform."""
         for one in self.transforms:
             rows = rows.append_column(one.name, one.values(rows.column(one.column)))
         return rows
 
     def check_partitions(self, count: int) -> None:
-        """Raise ConfigError if one commit may not have files in so many partitions."""
+        """Raise ConfigError if one commit has files in more partitions than `partitions_max`."""
         if count > self.partitions_max:
             raise too_many_partitions(self.directory, self.partition_by, self.partitions_max)
 
@@ -117,16 +119,21 @@ class Layout:
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     def partition(self, values: Sequence[Any]) -> tuple[str | None, ...]:
-        """Return the values of the partition columns, as text.
+        """Return the values of the partition columns as text, None for null.
 
-        An empty text is null to Delta [protocol, Partition Value Serialization], and in the name of
-        a directory it cannot be read. If the file keeps the column, it stays unchanged.
+        An empty text becomes None, because Delta reads it as null [protocol, Partition Value
+        Serialization] and no directory can be named after it, unless the files keep the column.
         """
         texts = (None if value is None else str(value) for value in values)
         return tuple(text if text or self.keeps_partition_columns else None for text in texts)
 
     def new_path(self, values: Mapping[str, str | None], prefix: str) -> str:
-        """Return a new unique name below the directory."""
+        """Return a new unique path of a file, relative to the directory.
+
+        Args:
+            values: the value of each partition column, by name.
+            prefix: the beginning of the file's name.
+        """
         name = f"{prefix}-{uuid.uuid4().hex}.parquet"
         if self.is_read_by_name:
             name = hidden_name(name)
@@ -137,7 +144,7 @@ class Layout:
             return f"{column}={NULL_PARTITION}"
         if self.is_read_by_name:
             return f"{column}={partition_name(value)}"
-        return f"{column}={re.sub('[^A-Za-z0-9.-]', '_', value)}"  # the table's log has the value
+        return f"{column}={re.sub('[^A-Za-z0-9.-]', '_', value)}"  # the log has the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +152,14 @@ class NewFile:
     """A finished Parquet file.
 
     Attributes:
-        table: the name of its table in the pass.
-        path: its path below the table, as in the table's log.
-        size_bytes: its length.
+        table: the name of the table, such as `ROWS`.
+        path: the path of the file, relative to the table's directory.
+        size_bytes: the length of the file.
         partition: the value of each partition column as text, or null; a JSON object.
-        modified_at_ms: when it was finished, ms since the Unix epoch.
-        rows: the number of its rows.
-        first_offset: the smallest offset in it.
-        last_offset: the largest offset in it.
+        modified_at_ms: the time when it was finished, in ms since the Unix epoch.
+        rows: the number of rows.
+        first_offset: the smallest offset in the file.
+        last_offset: the largest offset in the file.
         stats: column statistics as JSON, in the form of the Delta protocol.
     """
 
@@ -172,7 +179,7 @@ _TYPES: Final = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
 FILES_DDL: Final = ", ".join(
     f"{field.name} {_TYPES[str(field.type)][0]}" for field in fields(NewFile)
 )
-"""The columns that a task returns to the driver: the fields of `NewFile`, for Spark."""
+"""The columns of the rows that a task returns to the driver: the fields of `NewFile`, as DDL."""
 
 _FILES_SCHEMA: Final = pa.schema(
     [pa.field(field.name, _TYPES[str(field.type)][1]) for field in fields(NewFile)]
@@ -187,7 +194,7 @@ def file_writer(
     Args:
         layouts: the layouts of the tables, by name.
         split: assigns rows to tables; pickled, and called with the batches in order.
-        batch_id: part of the names, for people.
+        batch_id: the number of the batch, which is in the files' names for people.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -202,12 +209,15 @@ def file_writer(
 def write_files(
     layouts: Mapping[str, Layout], prefix: str, parts: Iterable[Mapping[str, pa.Table]]
 ) -> Iterator[NewFile]:
-    """Write rows below their tables, a file for each partition, and yield each file.
+    """Write rows to files of their tables, one for each partition, and yield each finished file.
 
     Args:
         layouts: the layouts of the tables, by name.
         prefix: the beginning of the files' names.
-        parts: rows of the tables, by name.
+        parts: for each part of the batch, the rows of the tables, by name.
+
+    Raises:
+        ConfigError: a table would get files in too many partitions.
     """
     writers = {name: _TableWriter(name, layout, prefix) for name, layout in layouts.items()}
     for part in parts:
@@ -218,8 +228,9 @@ def write_files(
 
 
 def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
-    """Raise as writing the rows would, for values that Arrow can hold and Python cannot."""
-    _spans(rows, [field.name for field in rows.schema if _is_time(field.type)])
+    """Raise the error of writing for values that Arrow can hold and Python cannot, such as
+    dates."""
+    _min_max_by_column(rows, [field.name for field in rows.schema if _is_time(field.type)])
     for one in map(parse_partition, partition_by):
         pc.unique(one.values(rows.column(one.column))).to_pylist()
 
@@ -231,32 +242,34 @@ class _TableWriter:
         self._name = name
         self._layout = layout
         self._prefix = prefix
-        self._open: dict[tuple[str | None, ...], _PartitionFile] = {}
-        self._seen: set[tuple[str | None, ...]] = set()
+        self._open_files: dict[tuple[str | None, ...], _PartitionFile] = {}
+        self._partitions: set[tuple[str | None, ...]] = set()
 
     def add(self, rows: pa.Table) -> Iterator[NewFile]:
-        """Add rows; yield the files that are finished by that."""
+        """Add rows; yield files that are closed because too many partitions are open."""
         rows = self._layout.with_partitions(rows)
-        for found, chosen in _by_partition(rows, self._layout.partition_by):
+        for found, chosen in _partition_rows(rows, self._layout.partition_by):
             values = self._layout.partition(found)
-            self._seen.add(values)
-            self._layout.check_partitions(len(self._seen))
-            if values not in self._open:
-                if len(self._open) >= OPEN_PARTITIONS_MAX:
-                    yield self._open.pop(next(iter(self._open))).finish()
-                self._open[values] = _PartitionFile(self._name, self._layout, values, self._prefix)
-            self._open[values].add(chosen)
+            self._partitions.add(values)
+            self._layout.check_partitions(len(self._partitions))
+            if values not in self._open_files:
+                if len(self._open_files) >= OPEN_PARTITIONS_MAX:
+                    yield self._open_files.pop(next(iter(self._open_files))).finish()
+                self._open_files[values] = _PartitionFile(
+                    self._name, self._layout, values, self._prefix
+                )
+            self._open_files[values].add(chosen)
 
     def finish(self) -> Iterator[NewFile]:
         """Finish and yield the open files."""
-        for file in self._open.values():
+        for file in self._open_files.values():
             yield file.finish()
 
 
-def _by_partition(
+def _partition_rows(
     rows: pa.Table, columns: tuple[str, ...]
 ) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """Yield the rows of each combination of values, with the values."""
+    """Yield, for each combination of values in these columns, the values and their rows."""
     if not rows.num_rows:
         return
     if not columns:
@@ -273,7 +286,7 @@ def _by_partition(
 
 
 class _PartitionFile:
-    """Writes one file: rows gather, and are written as row groups."""
+    """Writes one file: buffers rows, and writes them as row groups."""
 
     def __init__(
         self, name: str, layout: Layout, values: tuple[str | None, ...], prefix: str
@@ -285,19 +298,22 @@ class _PartitionFile:
         self._path = layout.new_path(self._values, prefix)
         (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(
-            self._table / self._path, self._schema, compression="zstd", **encodings(self._schema)
+            self._table / self._path,
+            self._schema,
+            compression="zstd",
+            **column_encodings(self._schema),
         )
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
-        self._waiting_bytes = 0
+        self._buffer: list[pa.Table] = []
+        self._buffered_rows = 0
+        self._buffered_bytes = 0
         self._stats = _Stats(self._schema)
 
     def add(self, rows: pa.Table) -> None:
         """Add rows of this file's partition."""
-        self._waiting.append(rows.select(self._schema.names))
-        self._waiting_rows += rows.num_rows
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= ROW_GROUP_ROWS_MAX or self._waiting_bytes >= ROW_GROUP_BYTES_MAX:
+        self._buffer.append(rows.select(self._schema.names))
+        self._buffered_rows += rows.num_rows
+        self._buffered_bytes += rows.nbytes
+        if self._buffered_rows >= ROW_GROUP_ROWS_MAX or self._buffered_bytes >= ROW_GROUP_BYTES_MAX:
             self._write_group()
 
     def finish(self) -> NewFile:
@@ -324,42 +340,43 @@ class _PartitionFile:
         )
 
     def _write_group(self) -> None:
-        if not self._waiting:
+        if not self._buffer:
             return
-        group = pa.concat_tables(self._waiting)
+        group = pa.concat_tables(self._buffer)
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._stats.add(group)
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
 
 
 class _Stats:
-    """Row count, minimum, maximum and nulls of a file's columns, as a Delta log wants them."""
+    """Counts rows and nulls of a file, and finds minimum and maximum of columns, for a Delta
+    log."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
         self._columns = [field.name for field in schema if _has_order(field.type)]
         self._nulls = dict.fromkeys(self._columns, 0)
-        self._spans: dict[str, tuple[Any, Any]] = {}
+        self._min_max_by_column: dict[str, tuple[Any, Any]] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Count further rows of the file."""
+        """Include more rows of the file."""
         self.rows += rows.num_rows
         for name in self._columns:
             self._nulls[name] += rows.column(name).null_count
-        for name, (least, most) in _spans(rows, self._columns).items():
-            low, high = self._spans.get(name, (least, most))
-            self._spans[name] = (min(low, least), max(high, most))
+        for name, (least, most) in _min_max_by_column(rows, self._columns).items():
+            low, high = self._min_max_by_column.get(name, (least, most))
+            self._min_max_by_column[name] = (min(low, least), max(high, most))
 
     def span(self, name: str) -> tuple[int, int]:
         """Return minimum and maximum of a column of integers."""
-        low, high = self._spans[name]
+        low, high = self._min_max_by_column[name]
         return int(low), int(high)
 
     def to_json(self) -> str:
         """Return the `stats` of an `add` action [Delta protocol, Per-file Statistics]."""
         spans = {
             name: (_stats_value(low), _stats_value(high))
-            for name, (low, high) in self._spans.items()
+            for name, (low, high) in self._min_max_by_column.items()
             if not isinstance(low, str) or max(len(low), len(high)) <= STATS_TEXT_LENGTH_MAX
         }
         return json.dumps(
@@ -372,8 +389,8 @@ class _Stats:
         )
 
 
-def _spans(rows: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
-    """Return minimum and maximum of each of these columns that has a value."""
+def _min_max_by_column(rows: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+    """Return minimum and maximum of these columns, by name, without columns of nulls only."""
     found = {name: pc.min_max(rows.column(name)).as_py() for name in columns}
     return {name: (span["min"], span["max"]) for name, span in found.items()
             if span["min"] is not None}  # fmt: skip
@@ -388,7 +405,7 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Return whether a value of this type may be a date or time outside of Python's range."""
+    """Return whether a type is a date or time, whose values may be outside of Python's range."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
@@ -410,19 +427,19 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def renew(path: Path) -> None:
-    """Set a file's time of change to now: it is about to be replaced.
+def touch(path: Path) -> None:
+    """Set a file's time of modification to now, if the file exists.
 
-    Orphans are removed by their age since then.
+    It is called before the file is replaced, because orphans are removed by their age since then.
     """
     with suppress(FileNotFoundError):
         os.utime(path)
 
 
-def remove_old(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
-    """Return the names of `files` at least `older_than_h` hours old; delete them if `remove`."""
-    latest = time.time() - older_than_h * 3600
-    old = [file for file in files if file.stat().st_mtime <= latest]
+def remove_old_files(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
+    """Return the names of files of at least this age in hours; with ``remove`` also remove them."""
+    newest_s = time.time() - older_than_h * 3600
+    old = [file for file in files if file.stat().st_mtime <= newest_s]
     for file in old if remove else []:
         file.unlink()
     return [str(file) for file in old]

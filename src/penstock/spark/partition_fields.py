@@ -1,12 +1,12 @@
 """The partition fields of a table: a column, or a transform of one (for Iceberg).
 
     machine                the column itself
-    hour(received_at)      day, month, year: of a time or a date, UTC
-    bucket[16](device)     one of sixteen, by a hash: for columns with many values
+    hour(received_at)      hour, day, month or year of a time or a date, UTC
+    bucket[16](device)     one of sixteen buckets, by a hash: for columns with many values
 
-A transform has the name that Iceberg's own tools give it: received_at_hour, device_bucket_16, and
-its value is that of https://iceberg.apache.org/spec/#partition-transforms: hours, days, months or
-years since 1970, or the number of the bucket.
+The field of a transform has the name that Iceberg's own tools give it: received_at_hour,
+device_bucket_16. Its value is that of https://iceberg.apache.org/spec/#partition-transforms: hours,
+days, months or years since 1970, or the number of the bucket.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _DAY_US: Final = 24 * _HOUR_US
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One of the values that all rows of a file share.
+    """A partition field: all rows of a file have the same value of it.
 
     Attributes:
-        column: its source column.
+        column: the source column.
         transform: identity, year, month, day, hour, or bucket[N].
-        buckets: N, of a bucket.
+        buckets: the N of bucket[N]; 0 for other transforms.
     """
 
     column: str
@@ -48,19 +48,24 @@ class PartitionField:
 
     @property
     def is_column(self) -> bool:
-        """True if it is the column itself."""
+        """True if the field is the column itself."""
         return self.transform == "identity"
 
     @property
     def name(self) -> str:
-        """Its name in the table, and in the names of directories."""
+        """The name of the field in the table, and in the names of directories."""
         if self.is_column:
             return self.column
         kind = f"bucket_{self.buckets}" if self.buckets else self.transform
         return f"{self.column}_{kind}"
 
     def check(self, table: str, kind: pa.DataType) -> None:
-        """Raise ConfigError if values of this type cannot be transformed so."""
+        """Raise ConfigError if the transform does not take this type, or has too many buckets.
+
+        Args:
+            table: the name of the table, for errors.
+            kind: the type of the source column.
+        """
         is_time = pa.types.is_timestamp(kind)
         if self.buckets:
             fits = not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
@@ -79,7 +84,7 @@ class PartitionField:
             )
 
     def values(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the value of each row; null for null."""
+        """Return the value of the field for each value of the source column; null for null."""
         if self.is_column:
             return column
         if self.buckets:
@@ -117,7 +122,7 @@ def too_many_partitions(
 
 
 def parse_partition(text: str) -> PartitionField:
-    """Parse `machine`, `hour(received_at)` or `bucket[16](device)`."""
+    """Parse the text of a field: `machine`, `hour(received_at)` or `bucket[16](device)`."""
     found = _FORM.fullmatch(text)
     if found is None:
         return PartitionField(text)

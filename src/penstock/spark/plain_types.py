@@ -1,8 +1,8 @@
-"""Reduces Arrow's several types for the same values to one.
+"""Reduces Arrow's several types for the same values to one, the *plain* type.
 
-A Parquet file says which Arrow type its writer used, and readers follow it: text that delta-rs has
-rewritten is read as `string_view`, that of other writers as `large_string` or as a dictionary, and
-few of Arrow's functions take them all.
+A Parquet file names the Arrow types of its writer, and readers use them: text that delta-rs has
+rewritten is read as `string_view`, text of other writers as `large_string` or as a dictionary, and
+few of Arrow's functions take all of these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that we write for values of this one."""
+    """Return the plain type for values of a type: the one that Penstock writes."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -32,18 +32,18 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return a field of the plain type."""
+    """Return the field with its plain type."""
     return field.with_type(plain_type(field.type))
 
 
 def plain_rows(rows: pa.Table) -> pa.Table:
-    """Return the same rows in columns of plain types."""
+    """Return the rows with all columns in plain types."""
     schema = pa.schema([plain_field(field) for field in rows.schema])
     return rows.replace_schema_metadata() if schema == rows.schema else rows.cast(schema)
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a Parquet file, or some of its columns, whatever wrote it."""
+    """Return the rows of a Parquet file of any writer in plain types: all or these columns."""
     with pq.ParquetFile(path) as file:
         return plain_rows(file.read(columns))
 

@@ -1,12 +1,12 @@
-"""Filters of a batch query that the log applies: other rows are not read, or not sent.
+"""Pushes filters of a batch query down to the log, which then reads or sends fewer rows.
 
-    offset       >= > < <= = in          other ranges of offsets
-    received_at  >= > < <= = in          ranges where there may be such rows, and rows by their time
-    topic        = in                    topic filters, those of the option topics among them
-    topic        like 'plant/1/%'        a topic filter that is no narrower
+    offset       >= > < <= = in          narrow the range of offsets that is read
+    received_at  >= > < <= = in          narrow that range, and leave out rows by their time
+    topic        = in                    topic filters, besides those of the option topics
+    topic        like 'plant/1/%'        a topic filter that may match more topics
     offset, received_at, topic is not null   always true
 
-All other filters are left to Spark, and so are those that the log applies only in part.
+Spark applies all other filters, and also those that the log applies only in part.
 """
 
 from __future__ import annotations
@@ -39,46 +39,60 @@ _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
 def push_down(
     pushed: PushedFilters, filters: Iterable[Filter]
 ) -> tuple[PushedFilters, list[Filter]]:
-    """Add filters to the log's own; return the result, and the filters left to Spark."""
-    left = []
-    for one in filters:
-        pushed, is_done = _push(pushed, one)
-        if not is_done:
-            left.append(one)
-    return pushed, left
+    """Add filters of a query to those of the log.
+
+    Returns:
+        The filters of the log, and the filters that Spark must apply.
+    """
+    unapplied = []
+    for condition in filters:
+        pushed, is_complete = _push_one(pushed, condition)
+        if not is_complete:
+            unapplied.append(condition)
+    return pushed, unapplied
 
 
-def _push(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
-    if isinstance(one, IsNotNull):
-        return pushed, one.attribute in _NEVER_NULL
-    attribute = getattr(one, "attribute", None)
+def _push_one(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters, bool]:
+    if isinstance(condition, IsNotNull):
+        return pushed, condition.attribute in _NEVER_NULL
+    attribute = getattr(condition, "attribute", None)
     if attribute == ("offset",):
-        cut = _cut(pushed.offsets, one, _whole)
-        return (pushed, False) if cut is None else (replace(pushed, offsets=cut[0]), cut[1])
+        narrowed = _narrow(pushed.offsets, condition, _as_integer)
+        return (
+            (pushed, False)
+            if narrowed is None
+            else (replace(pushed, offsets=narrowed[0]), narrowed[1])
+        )
     if attribute == ("received_at",):
-        cut = _cut(pushed.times_us, one, _micros)
-        return (pushed, False) if cut is None else (replace(pushed, times_us=cut[0]), cut[1])
+        narrowed = _narrow(pushed.times_us, condition, _as_microseconds)
+        return (
+            (pushed, False)
+            if narrowed is None
+            else (replace(pushed, times_us=narrowed[0]), narrowed[1])
+        )
     if attribute == ("topic",):
-        return _push_topics(pushed, one)
+        return _push_topics(pushed, condition)
     return pushed, False
 
 
-def _cut(
-    bounds: IntRange, one: Filter, number: Callable[[Any], int | None]
+def _narrow(
+    bounds: IntRange, condition: Filter, number: Callable[[Any], int | None]
 ) -> tuple[IntRange, bool] | None:
-    """Return the bounds cut by a filter, and whether that is all of it; None if it has no
-    bounds."""
-    if isinstance(one, In):
-        numbers = [number(value) for value in one.value]
+    """Return the bounds narrowed by a filter, and whether they are equivalent to the filter.
+
+    None if no bounds follow from the filter.
+    """
+    if isinstance(condition, In):
+        numbers = [number(value) for value in condition.value]
         found = [value for value in numbers if value is not None]
         if len(found) < len(numbers) or not found:
             return None
         low, high = min(found), max(found)
         return bounds.cut(low, high + 1), high - low < len(set(found))
-    value = number(getattr(one, "value", None))
+    value = number(getattr(condition, "value", None))
     if value is None:
         return None
-    match one:
+    match condition:
         case EqualTo() | EqualNullSafe():
             return bounds.cut(value, value + 1), True
         case GreaterThan():
@@ -92,41 +106,42 @@ def _cut(
     return None
 
 
-def _push_topics(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
-    if isinstance(one, StringStartsWith):
-        return pushed.with_topics_below(one.value), False
-    if isinstance(one, In):
-        found = pushed.with_topics(one.value)
-    elif isinstance(one, EqualTo | EqualNullSafe):
-        found = pushed.with_topics([one.value])
+def _push_topics(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters, bool]:
+    if isinstance(condition, StringStartsWith):
+        return pushed.with_topics_below(condition.value), False
+    if isinstance(condition, In):
+        found = pushed.with_topics(condition.value)
+    elif isinstance(condition, EqualTo | EqualNullSafe):
+        found = pushed.with_topics([condition.value])
     else:
         found = None
     return (pushed, False) if found is None else (found, True)
 
 
-def _whole(value: Any) -> int | None:
+def _as_integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _micros(value: Any) -> int | None:
+def _as_microseconds(value: Any) -> int | None:
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // timedelta(microseconds=1)
 
 
 class QuietPushFilters:
-    """A `pushFilters` that PySpark does not see unless the user has enabled push-down.
+    """A `pushFilters` method that is no error for users who have not enabled push-down.
 
-    Otherwise a reader with its own is an error ("DATA_SOURCE_PUSHDOWN_DISABLED" in
-    pyspark/sql/worker/plan_data_source_read.py), and reading would fail for users who do not
-    know the setting. PySpark looks at the function behind the method, which is that of its base.
+    PySpark refuses a reader whose class overrides `pushFilters` while push-down is disabled
+    ("DATA_SOURCE_PUSHDOWN_DISABLED" in pyspark/sql/worker/plan_data_source_read.py). It compares
+    the function behind the method with that of its base class, so this object shows it that
+    function.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
-    def __init__(self, act: Callable[[list[Filter]], Iterable[Filter]]) -> None:
-        self._act = act
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Push filters down; return the others."""
-        return self._act(filters)
+        """Push filters down; return those that Spark must apply."""
+        return self._push(filters)

@@ -1,4 +1,4 @@
-"""The begin or end of a query as a user gives it: an edge of the log, a position, or a time.
+"""The start or end of a query as a user gives it: an end of the log, a position, or a time.
 
 earliest, latest         Edge
 {"0": 1234}              SpecificOffset; -2 is earliest and -1 latest, as for Kafka
@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.offsets import (
     EXAMPLE,
-    NOT_LOGS,
-    ONLY,
     PARTITION,
+    QUERY_FIELDS,
+    SINGLE_SERVER,
     LogPosition,
     check_epoch,
 )
@@ -34,7 +34,7 @@ _SECONDS_MAX: Final = 10**11  # in ms this is in 1973, in seconds in the year 51
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffset:
-    """An offset; without an epoch it is of the present log."""
+    """An offset of the log with this epoch; None for the present log."""
 
     offset: int
     epoch: str | None = None
@@ -45,9 +45,10 @@ class AtTime:
     """The first offset received at or after a time.
 
     Attributes:
-        option: the option with it.
-        received_at_us: µs since the Unix epoch.
-        or_latest: whether it means the end of the log if nothing was received since.
+        option: the name of the option that has the time.
+        received_at_us: the time, in µs since the Unix epoch.
+        or_latest: whether the limit is the end of the log if nothing was received since; else that
+            is an error.
     """
 
     option: str
@@ -58,32 +59,32 @@ class AtTime:
 RangeLimit: TypeAlias = Edge | SpecificOffset | AtTime
 
 
-def moves(wanted: RangeLimit) -> bool:
-    """Return whether the limit means another position later."""
-    return wanted == "latest" or (isinstance(wanted, AtTime) and wanted.or_latest)
+def is_moving(limit: RangeLimit) -> bool:
+    """Return whether the limit may be another position when it is looked up again later."""
+    return limit == "latest" or (isinstance(limit, AtTime) and limit.or_latest)
 
 
-def resolve(wanted: RangeLimit, log: StreamOffsets, client: StreamClient) -> LogPosition:
+def find_position(limit: RangeLimit, log: StreamOffsets, client: StreamClient) -> LogPosition:
     """Return the position of a limit in `log`, which `client` reads.
 
     Raises:
-        EpochMismatch: the log is of another epoch than the one named.
-        OffsetOutOfRange: the log does not reach so far.
+        EpochMismatch: the limit names another epoch than that of the log.
+        OffsetOutOfRange: the log ends before the offset, or nothing was received since the time.
     """
-    if wanted == "earliest":
+    if limit == "earliest":
         return LogPosition(log.epoch, log.earliest)
-    if wanted == "latest":
+    if limit == "latest":
         return LogPosition(log.epoch, log.latest)
-    if isinstance(wanted, AtTime):
-        offset = client.offset_at(log.stream, log.epoch, wanted.received_at_us, log.latest)
-        if offset is None and not wanted.or_latest:
-            time = _EPOCH + timedelta(microseconds=wanted.received_at_us)
+    if isinstance(limit, AtTime):
+        offset = client.offset_at(log.stream, log.epoch, limit.received_at_us, log.latest)
+        if offset is None and not limit.or_latest:
+            time = _EPOCH + timedelta(microseconds=limit.received_at_us)
             raise OffsetOutOfRange(
-                f"option {wanted.option}: nothing was received at or after {time.isoformat()};"
+                f"option {limit.option}: nothing was received at or after {time.isoformat()};"
                 " startingOffsetsByTimestampStrategy latest begins at the end of the log then"
             )
         return LogPosition(log.epoch, log.latest if offset is None else offset)
-    position = LogPosition(wanted.epoch or log.epoch, wanted.offset)
+    position = LogPosition(limit.epoch or log.epoch, limit.offset)
     check_epoch(position, log.epoch)
     if position.offset > log.latest:
         raise OffsetOutOfRange(
@@ -93,7 +94,17 @@ def resolve(wanted: RangeLimit, log: StreamOffsets, client: StreamClient) -> Log
 
 
 def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str, RangeLimit]:
-    """Read earliest, latest, or a position in the log of each server; `ONLY` has no name."""
+    """Return the limit in the log of each server: earliest, latest, or a position.
+
+    Args:
+        option: the name of the option, for errors.
+        text: the value of the option.
+        servers: the servers of the query; with `SINGLE_SERVER` the text is one position, else an
+            object of positions by server.
+
+    Raises:
+        ConfigError: the text is none of these, or lacks a server.
+    """
     word = text.strip().lower()
     if word == "earliest":
         return dict.fromkeys(servers, "earliest")
@@ -101,15 +112,15 @@ def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str,
         return dict.fromkeys(servers, "latest")
     if not word.startswith("{"):
         raise ConfigError(f"option {option} must be earliest, latest or a position, not {text!r}")
-    example = EXAMPLE if ONLY in servers else f'{{"{min(servers)}": {EXAMPLE}, …}}'
+    example = EXAMPLE if SINGLE_SERVER in servers else f'{{"{min(servers)}": {EXAMPLE}, …}}'
     mistake = ConfigError(f"option {option} must be a position such as {example}, not {text!r}")
     try:
         fields = json.loads(text)
     except ValueError as error:
         raise mistake from error
-    for name in NOT_LOGS:  # in a position copied from a query's progress
+    for name in QUERY_FIELDS:  # in a position copied from a query's progress
         fields.pop(name, None)
-    by_server = {ONLY: fields} if ONLY in servers else fields
+    by_server = {SINGLE_SERVER: fields} if SINGLE_SERVER in servers else fields
     try:
         found = {name.rpartition("://")[2]: _offset(by_server[name]) for name in by_server}
     except (TypeError, ValueError) as error:
@@ -124,7 +135,10 @@ def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str,
 
 
 def parse_time(option: str, text: str) -> int:
-    """Read a time, in µs since the Unix epoch."""
+    """Return a time in µs since the Unix epoch; raise ConfigError if the text is no time.
+
+    The text is a number of ms since the Unix epoch, or ISO 8601 with a zone.
+    """
     text = text.strip()
     if text.isascii() and text.isdigit():
         time_us = int(text) * 1000

@@ -1,15 +1,15 @@
-"""Ranges of a batch instead of its messages: a task reads the messages that it writes itself.
+"""A format whose rows are ranges of offsets: the task that writes messages reads them itself.
 
-    planner ──ranges──▶ Spark ──one or more a task──▶ task ◀──Flight── stream service
+    planner ──ranges──▶ Spark ──some for each task──▶ task ◀──Flight── stream service
                                                         └──Parquet──▶ files
 
 Rows that pass through Spark on their way from a source to a function of Python cross four borders
-between Python and Java, and are converted at three of them: from Arrow to Spark's rows, and
-back. A job that wants them in Arrow columns has no use for that; here only the ranges cross.
-It has the guarantees of the source, because it plans and reads with the same readers: the same
-range of offsets always gives the same rows.
+between Python and Java, and are converted at three of them: from Arrow to Spark's rows, and back. A
+job that needs the rows as Arrow columns does not need these conversions; with this format only the
+ranges pass through Spark. The format has the guarantees of the source, because it plans and reads
+with the same readers: the same range of offsets always gives the same rows.
 
-It is for Penstock's own jobs, which `register` it with their session.
+Penstock's own jobs `register` the format with their session.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from penstock.stream.rows import STREAM_SCHEMA
 FORMAT: Final = "penstock_ranges"
 
 TASK_OFFSETS_MIN: Final = 20_000
-"""The least offsets of a task, or all there are: starting a task costs as much as reading
-these, and each writes a file."""
+"""The fewest offsets of a task, if the batch has so many: starting a task costs as much as reading
+these, and each task writes a file."""
 
 _SPARK_SCHEMA: Final = StructType(
     [
@@ -62,10 +62,9 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with a session.
+    """Register the format with a session, which becomes the active one of this thread.
 
-    Spark registers with the session that is active in this thread, if any is, and looks for the
-    format in the session that reads.
+    Spark registers a format with the active session, and looks it up in the session that reads.
     """
     java_class = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001
     java_class.setActiveSession(spark._jsparkSession)  # noqa: SLF001
@@ -81,7 +80,7 @@ class RangeSource(PenstockDataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns: server, epoch, and offsets `start` to `end` (excluded)."""
+        """Return the columns: address, epoch, and offsets `start` to `end` (excluded)."""
         parse_options(self.options)
         return _SPARK_SCHEMA
 
@@ -102,30 +101,31 @@ class _BatchRanges(BatchReader):
     task_offsets_min = TASK_OFFSETS_MIN
 
     def read(self, partition: InputPartition) -> Batches:
-        return _as_batch(partition)
+        return _range_as_batch(partition)
 
 
 class _StreamRanges(StreamReader):
     task_offsets_min = TASK_OFFSETS_MIN
 
     def read(self, partition: InputPartition) -> Batches:
-        return _as_batch(partition)
+        return _range_as_batch(partition)
 
 
-def _as_batch(partition: InputPartition) -> Batches:
-    """Yield the range itself; nothing for a partition that Spark made up because there was none."""
+def _range_as_batch(partition: InputPartition) -> Batches:
+    """Yield a range as a batch of one row; nothing for the partition that Spark adds to an empty
+    plan."""
     if isinstance(partition, Range):
         fields = [{name: getattr(partition, name) for name in _SCHEMA.names}]
         yield pa.RecordBatch.from_pylist(fields, _SCHEMA)
 
 
-class Ranges:
-    """The messages of a batch, of which Spark has only the ranges.
+class MessageRanges:
+    """Messages that Spark knows only by their ranges of offsets.
 
     Args:
-        frame: a row for each range, as the format gives it.
+        frame: a row for each range, as the format returns it.
         options: the options of the format.
-        columns: the columns of the messages for `map_in_arrow`.
+        columns: the columns of the messages that `map_in_arrow` reads.
 
     Attributes:
         frame: a row for each range.
@@ -144,48 +144,48 @@ class Ranges:
     @classmethod
     def stream(
         cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
-    ) -> Ranges:
-        """Return the ranges of a streaming query."""
+    ) -> MessageRanges:
+        """Return the ranges of a streaming query over the messages that the options select."""
         register(spark)
         return cls(spark.readStream.format(FORMAT).options(**options).load(), options, columns)
 
     @classmethod
     def read(
         cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
-    ) -> Ranges:
-        """Return the ranges of the messages present now."""
+    ) -> MessageRanges:
+        """Return the ranges of the present messages that the options select."""
         register(spark)
         return cls(spark.read.format(FORMAT).options(**options).load(), options, columns)
 
-    def batch(self, frame: DataFrame) -> Ranges:
-        """Return the ranges of one batch of a stream."""
-        return Ranges(frame, self._options, self._columns)
+    def batch(self, frame: DataFrame) -> MessageRanges:
+        """Return the ranges in one batch of the streaming query."""
+        return MessageRanges(frame, self._options, self._columns)
 
-    def with_columns(self, columns: Sequence[str]) -> Ranges:
-        """Return the same messages, of which other columns are read."""
-        return Ranges(self.frame, self._options, columns)
+    def with_columns(self, columns: Sequence[str]) -> MessageRanges:
+        """Return the same ranges, for reading these columns of the messages."""
+        return MessageRanges(self.frame, self._options, columns)
 
-    def since(self, offset: int) -> Ranges:
-        """Return the messages from an offset on."""
-        rest = self.frame.where(col("end") > lit(offset)).withColumn(
+    def from_offset(self, offset: int) -> MessageRanges:
+        """Return the ranges without the messages before an offset."""
+        later = self.frame.where(col("end") > lit(offset)).withColumn(
             "start", greatest("start", lit(offset))
         )
-        return self.batch(rest)
+        return self.batch(later)
 
     def map_in_arrow(self, function: ArrowFunction, schema: str) -> DataFrame:
-        """Apply `function` to the messages in each task, in order of offset, and return its
-        rows."""
-        read = Read(self._options, self._columns)
+        """Return the rows that `function` makes of the messages, in each task in order of
+        offset."""
+        read = ReadRanges(self._options, self._columns)
         return map_in_arrow(self.frame, lambda ranges: function(read(ranges)), schema)
 
     def messages(self) -> DataFrame:
-        """Return the messages as a DataFrame of Spark, for joins and the like."""
-        read = Read(self._options, STREAM_SCHEMA.names)
+        """Return the messages as a DataFrame with all columns, for joins and other queries."""
+        read = ReadRanges(self._options, STREAM_SCHEMA.names)
         return map_in_arrow(self.frame, read, SPARK_SCHEMA)
 
 
-class Read:
-    """Reads these columns of the messages of ranges, in a task."""
+class ReadRanges:
+    """Reads columns of the messages of ranges; a task runs it."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._options = options

@@ -1,7 +1,7 @@
 """The columns of a stream, as Spark types.
 
-Spark takes record batches only when their Arrow schema is exactly the one it derives from these
-types, so `STREAM_SCHEMA` (penstock.stream.rows) is written to match; a test compares the two.
+Spark accepts record batches only if their Arrow schema is exactly the one that it derives from
+these types. So `STREAM_SCHEMA` (penstock.stream.rows) has that schema; a test compares the two.
 """
 
 from __future__ import annotations
@@ -53,19 +53,23 @@ SPARK_SCHEMA: Final = StructType(
 """The columns of `spark.read.format("penstock")`, in order."""
 
 
-def offered_schema(*, include_properties: bool) -> StructType:
-    """Return the offered columns; the user may have left out `properties`."""
+def stream_schema(*, include_properties: bool) -> StructType:
+    """Return the columns of the stream, without `properties` unless they are included."""
     fields = SPARK_SCHEMA.fields if include_properties else SPARK_SCHEMA.fields[:-1]
     return StructType(fields)
 
 
-def choose_columns(schema: StructType, offered: StructType = SPARK_SCHEMA) -> list[str]:
-    """Return the names of the columns in `schema`, which a user gave with `.schema(…)`.
+def choose_columns(schema: StructType, available: StructType = SPARK_SCHEMA) -> list[str]:
+    """Return the names of the columns that a user selected with `.schema(…)`.
+
+    Args:
+        schema: the selected columns.
+        available: the columns of the stream.
 
     Raises:
-        ConfigError: a column is not offered, or has another type.
+        ConfigError: the stream lacks a column, or has it with another type.
     """
-    known = {field.name: field.dataType for field in offered.fields}
+    known = {field.name: field.dataType for field in available.fields}
     for field in schema.fields:
         if field.name not in known:
             raise ConfigError(

@@ -1,12 +1,11 @@
-"""Starts a Spark small enough for a small machine, and leaves nothing behind.
+"""Starts a local Spark with settings for a small machine, and ends all its processes.
 
 Spark is a Java process beside this one, and Java starts Python workers in turn::
 
     this process ──stdin pipe, py4j──▶ Java ──▶ Python workers
 
-When this process ends in any way, even by SIGKILL, the pipe breaks; Java then exits by itself
-and its workers follow. `local_spark` stops it in the orderly way, and kills Java if it
-lingers.
+When this process ends in any way, even by SIGKILL, the pipe breaks; Java then exits, and so do the
+workers. `local_spark` stops Spark in the orderly way, and kills Java if it does not exit in time.
 
 The output of Java and the workers goes to a file, so that a terminal stays readable.
 """
@@ -41,7 +40,7 @@ LOCAL_MASTER: Final = f"local[*,{TASK_ATTEMPTS_MAX}]"
 """Spark inside one process, with all cores."""
 
 JAVA_EXIT_TIMEOUT_S: Final = 5.0
-"""Time Java has to exit before it is killed."""
+"""Seconds that Java has to exit before it is killed."""
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -54,8 +53,8 @@ _SETTINGS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",  # penstock.spark.pushdown
     "spark.sql.streaming.stopTimeout": "5s",
     "spark.sql.streaming.minBatchesToRetain": "10",
-    # The default one starts a process (readlink) for each name that it looks at: a tenth of a
-    # second for a query of one batch.
+    # The default manager starts a process (readlink) for each name that it reads: this takes a
+    # tenth of a second for a query of one batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
@@ -78,10 +77,11 @@ def local_spark(
         name: shown by cluster managers.
         master: Spark's master URL.
         log: file for the output of Java and the Python workers; None: standard error.
-        settings: further Spark settings, `spark_sql_shuffle_partitions="4"` and the like.
+        settings: more Spark settings, with underscores for dots:
+            `spark_sql_shuffle_partitions="4"`.
 
     Raises:
-        JavaNotFound: no Java to run Spark on.
+        JavaNotFound: there is no Java on which Spark can run.
         SparkFailed: Spark did not start.
     """
     _set_environment(master)
@@ -93,13 +93,13 @@ def local_spark(
     for key, value in settings.items():
         conf.set(key.replace("_", "."), value)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_without_words_of_py4j())
+        stack.enter_context(_mute_py4j())
         output: IO[bytes] | None = None
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             output = stack.enter_context(log.open("ab"))
         try:
-            # A session of its own: Ctrl-C in a terminal is for us, and we end Java.
+            # In a session of its own, so that Ctrl-C reaches this process only, which stops Java.
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
                 conf,
                 popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
@@ -110,25 +110,25 @@ def local_spark(
         stack.callback(_end_java, gateway.proc)
         stack.callback(_forget_gateway)
         stack.callback(gateway.shutdown)
-        with _own_interrupt_handler():
+        with _keep_interrupt_handler():
             context = SparkContext(conf=conf, gateway=gateway)
-        # It would print a traceback when Java ends; the user of the session gets an error for that.
-        context._accumulatorServer.handle_error = _ignore  # type: ignore[assignment,method-assign]  # noqa: SLF001
+        # PySpark would print a traceback when Java ends; the caller gets an exception for that.
+        context._accumulatorServer.handle_error = _ignore_error  # type: ignore[assignment,method-assign]  # noqa: SLF001
         session = SparkSession.builder.getOrCreate()
-        stack.callback(_stop, session)
+        stack.callback(_stop_spark, session)
         yield session
 
 
-def _ignore(*_: object) -> None:
+def _ignore_error(*_: object) -> None:
     pass
 
 
 @contextlib.contextmanager
-def _without_words_of_py4j() -> Iterator[None]:
+def _mute_py4j() -> Iterator[None]:
     """Drop py4j's records to the root logger for the time of a `with` block.
 
-    Where Java ends during a call, py4j writes a traceback there and then raises the error, which
-    the user of the session gets anyway. Without a handler, Python would print it.
+    If Java ends during a call, py4j logs a traceback there and then raises the error, which the
+    caller gets anyway. Without a handler, Python would print the traceback.
     """
 
     def is_not_of_py4j(record: logging.LogRecord) -> bool:
@@ -141,16 +141,16 @@ def _without_words_of_py4j() -> Iterator[None]:
         logging.root.removeFilter(is_not_of_py4j)
 
 
-def _stop(session: SparkSession) -> None:
+def _stop_spark(session: SparkSession) -> None:
     """Stop Spark, unless it has ended already."""
-    if not is_gone(session):
+    if not has_ended(session):
         session.stop()
         return
     SparkSession._instantiatedSession = None  # noqa: SLF001  # as its own stop does
     SparkContext._active_spark_context = None  # noqa: SLF001
 
 
-def is_gone(session: SparkSession) -> bool:
+def has_ended(session: SparkSession) -> bool:
     """Return whether no call of the session can succeed: Java has ended, or has stopped Spark."""
     context = session.sparkContext
     process = getattr(context._gateway, "proc", None)  # noqa: SLF001  # there is no other way
@@ -163,27 +163,26 @@ def is_gone(session: SparkSession) -> bool:
 
 
 def _set_environment(master: str) -> None:
-    """Set the environment of Java and the Python workers: a Java, this Python, this package."""
+    """Set JAVA_HOME, PYSPARK_PYTHON and PYTHONPATH for Java and the Python workers."""
     os.environ["JAVA_HOME"] = find_java_home()
     os.environ["PYSPARK_PYTHON"] = worker_python(master)
-    source = str(Path(penstock.__file__).parents[1])
+    package_root = str(Path(penstock.__file__).parents[1])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if source not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
+    if package_root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([package_root, *paths])
 
 
 @contextlib.contextmanager
-def _own_interrupt_handler() -> Iterator[None]:
-    """Restore the handler of SIGINT, which pyspark replaces when the main thread makes a
-    context."""
-    before = signal.getsignal(signal.SIGINT)
+def _keep_interrupt_handler() -> Iterator[None]:
+    """Restore the handler of SIGINT after the `with` block, in which PySpark replaces it."""
+    handler = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
 
 
 def _forget_gateway() -> None:
-    """Let a later session in this process start its own Java; pyspark would use the old one."""
+    """Remove PySpark's references to the ended Java, so that a later session starts its own."""
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
 

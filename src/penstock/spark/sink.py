@@ -2,21 +2,22 @@
 
     executors, a task for each partition           driver
     ────────────────────────────────────           ──────
-    write   some rows at a time are staged in      commit   all files of all tasks are the batch:
-            the broker's data directory; what               published, once, when this returns
-            is staged is told to the driver         abort    what was staged is given up
+    write   stages some rows at a time in the      commit   publishes the files of all tasks, once:
+            broker's data directory, and                    they are published when it returns
+            returns the files to the driver         abort    removes the staged files
 
 1. A staged file means nothing until the driver names it: tasks that are run again, or twice at the
    same time, leave files that are never published. A failing task removes its files: a query that
    is restarted repeatedly would fill the staging area.
-2. (sink, batch) names a batch for ever. The broker decides once which files it has; a commit that
-   is repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
-3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
-   batch. Spark repeats the last batch only: one before it comes from a checkpoint that was set
-   back, where the same number may stand for other rows, and ends the query. For `df.write` they
+2. (sink, batch) identifies a batch for ever. The broker decides once which files belong to it; a
+   commit that is repeated, because its answer was lost or Spark runs the batch again, publishes
+   nothing more.
+3. For a streaming query the sink is the query's id, which is in its checkpoint, and the batch is
+   Spark's number. Spark repeats the last batch only. An earlier number comes from a checkpoint that
+   was restored, where it may stand for other rows: it ends the query. For `df.write` sink and batch
    are options; without them every run is a sink of its own.
 4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
-   can tell, and it keeps what it has decided (`penstock.services.staged_rows`).
+   knows, and it ignores `abort` once it has decided (`penstock.services.staged_rows`).
 
 Messages are published in the order of the rows within a partition, partition after partition.
 """
@@ -46,9 +47,10 @@ from penstock.stream.requests import PutRequest, SetRequest
 from penstock.telemetry.logs import get_logger
 
 STAGED_BYTES: Final = 8 * 1_048_576
-"""Bytes of a task's rows that are staged at a time: they are in memory, and may be sent again."""
+"""Bytes of a task's rows that are staged in one request: they are in memory, to be sent again."""
 
 STAGED_ROWS: Final = 65_536
+"""Most rows that are staged in one request."""
 
 logger = get_logger(__name__)
 
@@ -58,10 +60,14 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """The rows that one task staged: sink, batch, attempt, partition and files.
+    """The staged rows of one task, which Spark hands from the task to the writer that commits.
 
-    Spark makes one writer for the tasks of a streaming batch, and another one that commits it: this
-    has what the second must know of the first.
+    Attributes:
+        sink: the sink.
+        batch: the number of the batch in the sink.
+        run: the random id of the writer.
+        partition: the Spark partition of the task.
+        files: the staged files, as `StreamClient.stage` returns them.
     """
 
     sink: str
@@ -72,7 +78,8 @@ class StagedRows(WriterCommitMessage):
 
 
 class _Writer:
-    """The common base of both writers. It is pickled, so it connects where it is used."""
+    """The base of both writers. Writers are pickled, so connections are opened where they are
+    used."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         check_columns(schema, options)
@@ -81,7 +88,7 @@ class _Writer:
         self._run = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one task."""
+        """Stage the rows of one task; return the staged files."""
         context = TaskContext.get()
         assert context is not None
         sink, batch = self._identity(context)
@@ -94,9 +101,9 @@ class _Writer:
                     request = PutRequest(sink, batch, attempt, staged.partition, first_row)
                     staged.files.append(client.stage(request, rows))
                     first_row += rows.num_rows
-            except BaseException:  # the driver never hears of it: Spark forgets a task that fails
+            except BaseException:  # Spark does not call `abort` for a task that fails alone
                 if staged.files:
-                    _give_up(client, SetRequest(sink, batch, attempt))
+                    _remove_staged(client, SetRequest(sink, batch, attempt))
                 raise
         return staged
 
@@ -105,21 +112,27 @@ class _Writer:
         raise NotImplementedError
 
     def _publish(self, messages: list[WriterCommitMessage | None]) -> int:
-        """Publish the staged rows of all tasks; return a later batch of the sink, or 0."""
+        """Publish the staged rows of all tasks.
+
+        Returns:
+            0; or the number of a later batch that the sink has published: then nothing is.
+        """
         staged = _task_results(messages)
         files = tuple(file for task in staged for file in task.files)
         if not files:
             return 0
         with self._client() as client:
-            return client.publish(self._set_of(staged[0], files))
+            return client.publish(self._set_request(staged[0], files))
 
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _task_results(messages)
         if staged:
             with self._client() as client:
-                _give_up(client, self._set_of(staged[0], ()))
+                _remove_staged(client, self._set_request(staged[0], ()))
 
-    def _set_of(self, staged: StagedRows, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
+    def _set_request(
+        self, staged: StagedRows, files: tuple[tuple[str, int, int], ...]
+    ) -> SetRequest:
         client_id = self._options.client_id or f"spark-{staged.sink}"
         return SetRequest(staged.sink, staged.batch, staged.run, client_id, files)
 
@@ -129,7 +142,7 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """Publishes a DataFrame once."""
+    """The writer behind `df.write`: publishes a DataFrame once."""
 
     def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
         super().__init__(schema, options)
@@ -152,12 +165,12 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up the staged rows."""
+        """Remove the staged rows."""
         self._abandon(messages)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Publishes the batches of a query, each once."""
+    """The writer behind `df.writeStream`: publishes each batch of a query once."""
 
     def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
         super().__init__(schema, options)
@@ -170,11 +183,15 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def _identity(self, context: TaskContext) -> tuple[str, int]:
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         if query is None or batch is None:
-            raise ConfigError("Spark does not say which query and batch this task is of")
+            raise ConfigError("Spark does not name the query and batch of this task")
         return query, int(batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Publish the staged rows of a batch."""
+        """Publish the staged rows of a batch.
+
+        Raises:
+            ConfigError: the query has published a later batch already.
+        """
         wrong = {task.batch for task in _task_results(messages)} - {batchId}
         if wrong:
             raise ConfigError(
@@ -191,19 +208,19 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Give up the staged rows of a batch."""
+        """Remove the staged rows of a batch."""
         del batchId  # the tasks have it
         self._abandon(messages)
 
 
-def _give_up(client: StreamClient, request: SetRequest) -> None:
-    """Remove the staged rows of an attempt; if that fails they expire."""
+def _remove_staged(client: StreamClient, request: SetRequest) -> None:
+    """Remove the staged rows of an attempt; if that fails, the broker removes them by age."""
     with contextlib.suppress(PenstockError, pa.ArrowException):
         client.abandon(request)
 
 
 def _task_results(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
-    """Return the results of the tasks, by partition; a task that failed has none."""
+    """Return the staged rows of tasks in order of partition; Spark passes None for failed tasks."""
     staged = [message for message in messages if isinstance(message, StagedRows)]
     return sorted(staged, key=lambda task: task.partition)
 
@@ -211,11 +228,11 @@ def _task_results(messages: list[WriterCommitMessage | None]) -> list[StagedRows
 def _portions(
     iterator: Iterator[pa.RecordBatch], names: list[str], options: SinkOptions
 ) -> Iterator[pa.Table]:
-    """Yield the rows to publish, in portions that are staged together."""
+    """Yield the rows to publish, in portions of about STAGED_BYTES or STAGED_ROWS."""
     gathered: list[Any] = []
     rows = size_bytes = 0
     for batch in iterator:
-        for part in _halves(batch):
+        for part in _split_large(batch):
             gathered.append(rows_to_publish(part, names, options))
             rows += part.num_rows
             size_bytes += gathered[-1].nbytes
@@ -226,11 +243,11 @@ def _portions(
         yield pa.concat_tables(gathered).combine_chunks()
 
 
-def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in pieces not much larger than a portion."""
+def _split_large(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the batch in pieces of at most STAGED_BYTES, or of a single larger row."""
     if batch.nbytes <= STAGED_BYTES or batch.num_rows < 2:
         yield batch
         return
     middle = batch.num_rows // 2
-    yield from _halves(batch.slice(0, middle))
-    yield from _halves(batch.slice(middle))
+    yield from _split_large(batch.slice(0, middle))
+    yield from _split_large(batch.slice(middle))

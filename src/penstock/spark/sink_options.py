@@ -1,8 +1,8 @@
-"""The options and columns of `format("penstock")` when it publishes, checked once.
+"""Checks the options and columns of `format("penstock")` when it publishes.
 
-Columns are found by their names. `topic` and `payload` are required (`topic` as a column or as an
-option); `qos`, `retain` and `properties` are optional, and where they are null, or missing, the
-options apply.
+Columns are identified by their names. `topic` and `payload` are required (`topic` as a column or as
+an option); `qos`, `retain` and `properties` are optional, and if a column is missing, or a value
+null, the options apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.engine.publishing.sink_positions import BATCH_MAX
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
 from penstock.spark.declared_options import SINK_OPTIONS
-from penstock.spark.option_values import SERVER, OptionReader, addresses
+from penstock.spark.option_values import SERVER, OptionReader, parse_service_addresses
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_sink_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -45,13 +45,13 @@ class SinkOptions:
 
     Attributes:
         server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
-        topic: the topic of rows without one; None: they must have one.
+        topic: the topic of rows without one; None if each row must have one.
         qos: the QoS of rows without one.
         retain: the RETAIN flag of rows without one.
-        client_id: the publisher in the log; empty: made of the sink's id.
-        sink_id: identifies a batch of `df.write` to the broker; empty: a random one.
-        batch: the number of that batch.
-        connect_timeout_s: how long the service may be away.
+        client_id: the client id of the messages in the log; empty: one made of the sink's id.
+        sink_id: identifies the rows of `df.write` to the broker; empty: a random id.
+        batch: the number of the batch of that sink.
+        connect_timeout_s: seconds for which the service may be unreachable.
         credentials: the credentials for the service.
     """
 
@@ -67,40 +67,48 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
-    """Read the options of a sink; raise ConfigError with one sentence about the first mistake."""
-    given = OptionReader(options, OPTION_NAMES, "sink")
+    """Return the options of a sink.
+
+    Args:
+        options: the given options, by name.
+        is_streaming: whether the sink is that of `df.writeStream`.
+
+    Raises:
+        ConfigError: one sentence about the first mistake.
+    """
+    reader = OptionReader(options, OPTION_NAMES, "sink")
     if is_streaming:
         for name in ("sinkId", "batchId"):
-            if name in given.names:
+            if name in reader.names:
                 raise ConfigError(
                     f"option {name} is for df.write; a streaming query is recognised by the id in"
                     " its checkpoint, and its batches by their numbers"
                 )
-    elif "batchId" in given.names and "sinkId" not in given.names:
-        raise ConfigError("option batchId needs sinkId: whose batch it is")
-    sink_id = given.text("sinkId", "")
-    if "sinkId" in given.names and not is_sink_name(sink_id):
+    elif "batchId" in reader.names and "sinkId" not in reader.names:
+        raise ConfigError("option batchId needs sinkId, the sink of the batch")
+    sink_id = reader.text("sinkId", "")
+    if "sinkId" in reader.names and not is_sink_name(sink_id):
         raise ConfigError(f"option sinkId must be {NAME_RULE}, not {sink_id!r}")
-    client_id = given.text("clientId", "")
+    client_id = reader.text("clientId", "")
     if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
         raise ConfigError(f"option clientId may have {CLIENT_ID_CHARACTERS_MAX} characters")
-    topic = given.text("topic", None)
+    topic = reader.text("topic", None)
     if topic is not None and (not is_topic_name(topic, TOPIC_LEVELS_MAX) or is_system_topic(topic)):
         raise ConfigError(
             "option topic must be one that a client may publish to, with no + and # and not one of"
             f" the broker's own, not {topic!r}"
         )
-    server, tls = addresses("server", given.text("server", SERVER))
+    server, tls = parse_service_addresses("server", reader.text("server", SERVER))
     return SinkOptions(
         server=server,
         topic=topic,
-        qos=given.whole_number("qos", 0, 2, SinkOptions.qos),
-        retain=given.truth("retain", default=SinkOptions.retain),
+        qos=reader.whole_number("qos", 0, 2, SinkOptions.qos),
+        retain=reader.boolean("retain", default=SinkOptions.retain),
         client_id=client_id,
         sink_id=sink_id,
-        batch=given.whole_number("batchId", 0, BATCH_MAX, SinkOptions.batch),
-        connect_timeout_s=given.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
-        credentials=given.credentials(tls=tls),
+        batch=reader.whole_number("batchId", 0, BATCH_MAX, SinkOptions.batch),
+        connect_timeout_s=reader.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
+        credentials=reader.credentials(tls=tls),
     )
 
 
@@ -144,13 +152,13 @@ def _check_properties(kind: DataType | None) -> None:
             raise ConfigError(
                 f"column 'properties' has a field {field.name!r}; there is {', '.join(known)}"
             )
-        wanted = known[field.name]
-        if field.dataType == wanted or isinstance(field.dataType, NullType):
+        expected = known[field.name]
+        if field.dataType == expected or isinstance(field.dataType, NullType):
             continue
-        if isinstance(wanted, IntegralType) and isinstance(field.dataType, IntegralType):
+        if isinstance(expected, IntegralType) and isinstance(field.dataType, IntegralType):
             continue
-        if field.dataType.simpleString() != wanted.simpleString():
+        if field.dataType.simpleString() != expected.simpleString():
             raise ConfigError(
-                f"field {field.name!r} of column 'properties' must be {wanted.simpleString()}, not"
-                f" {field.dataType.simpleString()}"
+                f"field {field.name!r} of column 'properties' must be {expected.simpleString()},"
+                f" not {field.dataType.simpleString()}"
             )

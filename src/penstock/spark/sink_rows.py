@@ -1,4 +1,4 @@
-"""Record batches of Spark → rows to publish: columns by name, defaults, and the exact types."""
+"""Converts record batches of Spark to rows to publish: adds defaults, and casts to exact types."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def rows_to_publish(batch: pa.RecordBatch, names: list[str], options: SinkOption
 
     Args:
         batch: rows of a DataFrame whose columns were checked (`sink_options.check_columns`).
-        names: the names of its columns, in their order.
-        options: the defaults for a column, or a value, that is missing.
+        names: the names of the batch's columns, in order.
+        options: the defaults for missing columns and for null.
 
     Raises:
-        ConfigError: a number does not fit.
+        ConfigError: a value cannot be cast, such as a number that is too large.
     """
-    found = {name: batch.column(at) for at, name in enumerate(names)}
+    columns_by_name = {name: batch.column(position) for position, name in enumerate(names)}
     defaults = {"topic": options.topic, "qos": options.qos, "retain": options.retain}
     columns: list[Any] = []
     for field in PUBLISH_SCHEMA:
-        values = found.get(field.name)
+        values = columns_by_name.get(field.name)
         if field.name == "properties":
             columns.append(_properties(values, batch.num_rows))
             continue
@@ -45,11 +45,11 @@ def _properties(values: Any, count: int) -> Any:
         return pa.nulls(count, PROPERTIES_TYPE)
     fields: list[Any] = []
     for field in PROPERTIES_TYPE:
-        at = values.type.get_field_index(field.name)
-        if at < 0:
+        position = values.type.get_field_index(field.name)
+        if position < 0:
             fields.append(pa.nulls(count, field.type))
         else:
-            fields.append(_cast(field.name, values.field(at), field.type))
+            fields.append(_cast(field.name, values.field(position), field.type))
     return pa.StructArray.from_arrays(fields, fields=list(PROPERTIES_TYPE), mask=values.is_null())
 
 

@@ -2,28 +2,28 @@
 
     planner, one process for a query                 executors, one reader for a task
     ────────────────────────────────                 ────────────────────────────────
-    initialOffset   the begin of a new query         read   a sub-range, as Arrow batches,
-    latestOffset    the end of this batch                   straight from the stream service
-    partitions      ranges → sub-ranges
+    initialOffset   the start of a new query         read   reads a sub-range as Arrow batches,
+    latestOffset    the end of the next batch               directly from the stream service
+    partitions      the ranges of a batch, split
 
-All of it relies on one rule of the log: the same range of offsets of the same epoch always gives
-the same rows. A task that is run again, or a batch that is replayed, reads what it read before.
+The source relies on one rule of the log: the same range of offsets of the same epoch always gives
+the same rows. A task that is run again, or a batch that is replayed, reads the same rows again.
 
-In a cluster `server` names several replicas of one log, of which any gives these rows
-(`penstock.stream.client`): the planner never believes one that has less than is in the checkpoint,
-and hands each task the address that answered it first, and the others to go on at.
+In a cluster `server` names several replicas of one log, each of which gives these rows
+(`penstock.stream.client`). The planner uses no replica whose log ends before the position in the
+checkpoint. It hands each task the addresses of all replicas, first the one that answered it last.
 
-A log that is new to a running query (a server that was added, or an epoch with which the user lets
-it continue) *enters* it: the current batch ends where that log begins for the query, and reads
-nothing of it; the next one starts there. So its begin is in the checkpoint before a row of it is
-read. A server that is no longer named keeps its position, because it may come back.
+A log may be new to a running query: a server that was added, or an epoch that the user accepts.
+Then the current batch ends at the start of that log and reads nothing of it; the next batch begins
+there. So the start of the log is in the checkpoint before a row of the log is read. A server that
+is no longer named keeps its position, because it may be named again.
 
 Peculiarities of Spark's Python API: options arrive as text; readers and ranges are pickled;
 `initialOffset` is called more than once (`penstock.spark.initial_offsets`); after a restart Spark
-may ask for a range that was planned in an earlier run. `commit` comes late or never: it is not
-used. `latestOffset` finds the progress of a query, which a group reports to the brokers
-(`penstock.spark.groups`). A query with timers runs batches without data, but the first one of a
-run only when a position changes: `batchAtStart` counts the starts in it.
+may ask for a range that was planned in an earlier run. `commit` is called late or never, so it is
+not used: `latestOffset` gets the progress of the query, and a group reports it to the brokers
+(`penstock.spark.groups`). A query with timers runs batches without data, but the first batch of a
+run only if the position changes: with `batchAtStart` the position counts the starts.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.spark.brokers import Brokers, connect, server_prefix
-from penstock.spark.groups import Group
-from penstock.spark.initial_offsets import pinned_offset
+from penstock.spark.groups import ReaderGroup
+from penstock.spark.initial_offsets import load_or_pin_position
 from penstock.spark.offsets import (
     BEHIND,
-    ONLY,
+    SINGLE_SERVER,
     LogPosition,
     Position,
     check_epoch,
@@ -62,26 +62,26 @@ from penstock.spark.offsets import (
 )
 from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.pushdown import QuietPushFilters, push_down
-from penstock.spark.range_limits import moves
-from penstock.spark.schema import choose_columns, offered_schema
-from penstock.spark.splitting import count_parts, shares, split_range
+from penstock.spark.range_limits import is_moving
+from penstock.spark.schema import choose_columns, stream_schema
+from penstock.spark.splitting import count_parts, divide_limit, split_range
 from penstock.spark.topics import selection_text
 from penstock.store.ranges import subtract_ranges
 from penstock.stream.client import StreamOffsets
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 from penstock.telemetry.logs import get_logger
 
-if TYPE_CHECKING:  # a planner that reads has ten seconds to start in, and no use for the sink
+if TYPE_CHECKING:  # a planner must start within ten seconds, and one that reads needs no sink
     from penstock.spark.sink import BatchWriter, StreamWriter
 
 _ACCEPT: Final = (
-    "to go on without them set failOnDataLoss to false (penstock table run: --accept-data-loss)"
+    "to continue without them set failOnDataLoss to false (penstock table run: --accept-data-loss)"
 )
 _ACCEPT_EPOCH: Final = (
-    "start the query with a new checkpoint, or set failOnDataLoss to false to go on where the new"
-    " log begins"
+    "start the query with a new checkpoint, or set failOnDataLoss to false to continue at the start"
+    " of the new log"
 )
-_ACCEPT_SERVERS: Final = "to go on without it set failOnDataLoss to false"
+_ACCEPT_SERVERS: Final = "to continue without it set failOnDataLoss to false"
 
 logger = get_logger(__name__)
 
@@ -95,9 +95,9 @@ class PenstockDataSource(DataSource):
         return "penstock"
 
     def schema(self) -> StructType:
-        """Return the columns, unless the user chooses some with `.schema(…)`."""
+        """Return all columns; Spark asks for them if the user selects none with `.schema(…)`."""
         options = parse_options(self.options)  # a mistake is reported before anything runs
-        return offered_schema(include_properties=options.include_properties)
+        return stream_schema(include_properties=options.include_properties)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader behind `spark.read`."""
@@ -129,7 +129,8 @@ class PenstockDataSource(DataSource):
 class Range(InputPartition):
     """The rows that one task reads: offsets `start` to `end` (excluded) of `epoch`.
 
-    `address` names the services that have them, the one that answered the planner last first.
+    `address` has the addresses of the services, separated by commas, first the one that answered
+    the planner last.
     """
 
     def __init__(self, address: str, epoch: str, start: int, end: int) -> None:
@@ -141,17 +142,18 @@ class Range(InputPartition):
 
 
 class RangeReader:
-    """The base of both readers. It is pickled, so it connects where it is used."""
+    """The base of both readers. Readers are pickled, so connections are opened where they are
+    used."""
 
     task_offsets_min = 1
-    """The least offsets that are worth a task of their own."""
+    """The fewest offsets of a task, if the batch has so many."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
         self._pushed = PushedFilters(topics=options.topics)
         self._brokers = Brokers(options)
-        self._warned: set[str] = set()  # warnings
+        self._warned: set[str] = set()  # the texts of warnings that were logged
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one `Range`."""
@@ -172,19 +174,21 @@ class RangeReader:
                         since_us=self._pushed.since_us,
                         until_us=self._pushed.until_us,
                     )
-                except EpochMismatch as error:  # since the batch was planned
+                except EpochMismatch as error:  # the epoch changed after the batch was planned
                     self._accept_loss(error, _ACCEPT_EPOCH)
                     return
-                except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
+                except OffsetOutOfRange as error:  # raised before any row: retention, or lost rows
                     log = client.offsets(self._options.stream, at_least=(partition.epoch, 0))
-                    left = subtract_ranges(max(start, min(log.earliest, end)), end, log.given_up)
-                    if left == [(start, end)] or log.epoch != partition.epoch:
+                    remaining = subtract_ranges(
+                        max(start, min(log.earliest, end)), end, log.given_up
+                    )
+                    if remaining == [(start, end)] or log.epoch != partition.epoch:
                         raise
                     self._accept_loss(error, _ACCEPT)
-                    ranges = left + ranges
+                    ranges = remaining + ranges
 
-    def _after_retention(self, server: str, position: LogPosition, log: StreamOffsets) -> int:
-        """Return the offset, or the log's begin if rows are gone and the user accepts the loss."""
+    def _skip_lost_rows(self, server: str, position: LogPosition, log: StreamOffsets) -> int:
+        """Return the offset; or the start of the log if rows are lost and the user accepts that."""
         if position.offset >= log.earliest:
             return position.offset
         self._accept_loss(
@@ -197,18 +201,18 @@ class RangeReader:
         return log.earliest
 
     def _accept_loss(self, loss: PenstockError, remedy: str) -> None:
-        """Raise the loss, or continue with a warning if the user accepts it."""
+        """Raise the loss, or log a warning if the user accepts losses (failOnDataLoss)."""
         if self._options.fail_on_data_loss:
             raise type(loss)(f"{loss}; {remedy}") from loss
         if str(loss) not in self._warned:
             self._warned.add(str(loss))
-            logger.warning("%s; the query goes on, for failOnDataLoss is false", loss)
+            logger.warning("%s; the query continues, because failOnDataLoss is false", loss)
 
     def _range(self, server: str, epoch: str, start: int, end: int) -> Range:
         return Range(self._brokers.client(server).addresses, epoch, start, end)
 
     def _split(self, ranges: Iterable[Range]) -> list[InputPartition]:
-        """Return the same rows in a range for each task, none of them empty."""
+        """Split ranges into one for each task; leave out empty ones."""
         options = self._options
         ranges = [part for part in ranges if part.start < part.end]
         counts = count_parts(
@@ -225,7 +229,7 @@ class RangeReader:
 
 
 class BatchReader(RangeReader, DataSourceReader):
-    """Reads a range of each log once. The ends are looked up when Spark plans the query."""
+    """Reads a range of each log once; start and end are looked up when Spark plans the query."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
@@ -234,28 +238,30 @@ class BatchReader(RangeReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges from the start to the end of the query, split into tasks."""
         ranges = []
-        for server, log in self._brokers.logs().items():
-            start = self._brokers.find(server, self._options.starting[server], log)
-            end = self._brokers.find(server, self._options.ending[server], log)
-            if end.offset > log.latest:  # found at another replica, which has more
-                log = self._brokers.log(server, at_least=end)
-            first = self._after_retention(server, start, log)
+        for server, log in self._brokers.read_all_offsets().items():
+            start = self._brokers.find_position(server, self._options.starting_limits[server], log)
+            end = self._brokers.find_position(server, self._options.ending_limits[server], log)
+            if end.offset > log.latest:  # another replica has more of the log
+                log = self._brokers.read_offsets(server, at_least=end)
+            first = self._skip_lost_rows(server, start, log)
             if first > end.offset:
                 raise ConfigError(
                     f"{server_prefix(server)}the range ends at offset {end.offset}, before it"
                     f" starts at {first}"
                 )
-            spans = self._wanted(server, log, IntRange(first, end.offset))
+            spans = self._ranges_to_read(server, log, IntRange(first, end.offset))
             ranges += [self._range(server, log.epoch, *span) for span in spans]
-        # Spark makes a partition of its own when there is none, which `read` finds empty.
+        # For an empty list Spark adds a partition of its own, for which `read` yields nothing.
         return self._split(ranges)
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._pushed, left = push_down(self._pushed, filters)
-        return left
+        self._pushed, remaining = push_down(self._pushed, filters)
+        return remaining
 
-    def _wanted(self, server: str, log: StreamOffsets, span: IntRange) -> list[tuple[int, int]]:
-        """Return the parts of a range that may have rows which pass the query's filters."""
+    def _ranges_to_read(
+        self, server: str, log: StreamOffsets, span: IntRange
+    ) -> list[tuple[int, int]]:
+        """Return the parts of a range that may have rows that pass the query's filters."""
         offsets = self._pushed.offsets.cut(span.low, span.high)
         pushed = replace(self._pushed, offsets=offsets)
         return spans_to_read(self._brokers.client(server), log, pushed)
@@ -264,91 +270,98 @@ class BatchReader(RangeReader, DataSourceReader):
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the logs as they grow.
 
-    The planner holds it for the life of the query; copies of it, which only `read`, go to
-    executors.
+    The planner keeps one reader for the life of the query; executors get copies, which only `read`.
     """
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
         self._selection = selection_text(options.stream, options.topics)
-        self._groups: Mapping[str, Group] = {}  # by server
+        self._groups: Mapping[str, ReaderGroup] = {}  # by server
         if options.group is not None:
             self._groups = {
-                server: Group(options.group, options.stream, options.topics, options.group_lease_s)
+                server: ReaderGroup(
+                    options.group, options.stream, options.topics, options.group_lease_s
+                )
                 for server in options.servers
             }
         self._initial: Position | None = None
-        self._target: Mapping[str, LogPosition] = {}  # the end of Trigger.AvailableNow
-        self._planned: Mapping[str, LogPosition] = {}  # the end of the last batch
+        self._available_now_ends: Mapping[str, LogPosition] = {}  # the end of Trigger.AvailableNow
+        self._planned_ends: Mapping[str, LogPosition] = {}  # the end of the last batch
         self._starts = 0  # of the query, this one included; known once the first batch is planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the begin of a query without history; always the same until it has one."""
+        """Return the start of a query without a checkpoint; always the same for that query."""
         if self._initial is None:
-            starts = {server: self._start_of(server) for server in self._options.servers}
+            starts = {server: self._start_position(server) for server in self._options.servers}
             self._initial = Position(starts, selection=self._selection)
         return self._initial.to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """Return the limit of `maxOffsetsPerTrigger`."""
+        """Return the limit of a batch, by option `maxOffsetsPerTrigger`."""
         limit = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Fix the end of Trigger.AvailableNow: the present ends of the logs."""
-        self._target = _ends(self._brokers.logs())
+        """Set the end of a query with Trigger.AvailableNow to the present ends of the logs."""
+        self._available_now_ends = _ends(self._brokers.read_all_offsets())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the end of the next batch: the committed end, within the limit and the target."""
-        logs = self._brokers.logs(at_least=Position.from_spark(start).logs)
+        """Return the end of the next batch, within the limit and before the end of AvailableNow.
+
+        The start is the end of the committed batch; a group reports it to its broker.
+        """
+        logs = self._brokers.read_all_offsets(at_least=Position.from_spark(start).logs)
         position = self._read_position(start, logs)
         after = dict(position.logs)
         backlogs = {}
         for server, log in logs.items():
             reached = position.logs.get(server)
             if reached is None:
-                after[server] = self._start_of(server)
+                after[server] = self._start_position(server)
             elif self._is_same_log(server, reached, log):
                 backlogs[server] = self._end_of_batch(server, reached, log) - reached.offset
                 if server in self._groups:
                     self._groups[server].renew(self._brokers.client(server), reached)
             else:
                 after[server] = LogPosition(log.epoch, log.earliest)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        for server, count in shares(backlogs, most).items():
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        for server, count in divide_limit(backlogs, offsets_max).items():
             after[server] = LogPosition(after[server].epoch, after[server].offset + count)
         if self._options.batch_at_start and not self._starts:
             self._starts = position.starts + 1
         starts = max(self._starts, position.starts)
-        self._planned = after
+        self._planned_ends = after
         return Position(after, starts, self._selection).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """Return the ends of the logs and the query's lag, for its progress; None if a service is
-        away."""
+        """Return the ends of the logs and the query's lag, for its progress.
+
+        None if a service does not answer.
+        """
         try:
-            ends = _ends(self._brokers.logs(connect_timeout_s=0))
+            ends = _ends(self._brokers.read_all_offsets(connect_timeout_s=0))
         except PenstockError:
             return None
         behind = [
-            max(0, end.offset - self._planned[server].offset)
+            max(0, end.offset - self._planned_ends[server].offset)
             for server, end in ends.items()
-            if server in self._planned and self._planned[server].epoch == end.epoch
+            if server in self._planned_ends and self._planned_ends[server].epoch == end.epoch
         ]
         known = {BEHIND: sum(behind)} if len(behind) == len(ends) else {}
         return {**Position(ends).to_spark(), **known}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the ranges of one batch, split. It may have been planned in an earlier run."""
-        logs = self._brokers.logs(at_least=Position.from_spark(end).logs)
+        """Return the ranges of one batch for the tasks; an earlier run may have planned the
+        batch."""
+        logs = self._brokers.read_all_offsets(at_least=Position.from_spark(end).logs)
         first, last = self._read_position(start, logs), self._read_position(end, logs)
         ranges = []
         for server, log in logs.items():
             from_, to = first.logs.get(server), last.logs.get(server)
             if from_ is None or to is None or from_.epoch != to.epoch:
-                continue  # its log enters with this batch, or a later one
+                continue  # the log is new to the query: it is read from the next batch on
             if from_.offset < to.offset and self._is_same_log(server, from_, log):
-                begin = min(self._after_retention(server, from_, log), to.offset)
+                begin = min(self._skip_lost_rows(server, from_, log), to.offset)
                 ranges.append(self._range(server, log.epoch, begin, to.offset))
         return self._split(ranges)
 
@@ -356,53 +369,64 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """Close the planner's connections. Spark does not always call this."""
         self._brokers.close()
 
-    def _start_of(self, server: str) -> LogPosition:
-        """Return the begin of the query in the log of a server that is new to it."""
+    def _start_position(self, server: str) -> LogPosition:
+        """Return the start of the query in a log that is new to it."""
         options = self._options
-        wanted = options.starting[server]
+        wanted_limit = options.starting_limits[server]
         group = self._groups.get(server)
 
         def find() -> LogPosition:
-            position = self._brokers.find(server, wanted, self._brokers.log(server))
-            if group is not None and moves(wanted):  # the broker remembers the first answer
-                return group.begin(self._brokers.client(server), position)
+            position = self._brokers.find_position(
+                server, wanted_limit, self._brokers.read_offsets(server)
+            )
+            if group is not None and is_moving(
+                wanted_limit
+            ):  # the broker stores the first position
+                return group.register(self._brokers.client(server), position)
             return position
 
         if options.checkpoint is None:
             return find()
-        address = options.servers[server].partition(",")[0]  # others may join a cluster
+        address = options.servers[server].partition(",")[0]  # machines may join the cluster
         source = "|".join((address, options.stream, *options.topics))
-        return pinned_offset(options.checkpoint, source, find)
+        return load_or_pin_position(options.checkpoint, source, find)
 
     def _read_position(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
-        """Return the position in a checkpoint, for the servers that the query has now."""
+        """Return the position in a checkpoint, checked against the query's selection and servers.
+
+        Raises:
+            ConfigError: the checkpoint is for another selection or kind of query.
+            EpochMismatch: no server has the log of the checkpoint.
+            OffsetOutOfRange: a server is no longer named, and the user does not accept that.
+        """
         position = Position.from_spark(fields)
         check_selection(position, self._selection)
-        position = position.named({server: log.epoch for server, log in logs.items()})
-        others = position.logs.keys() - logs.keys()
-        if ONLY in others:
+        position = position.with_server_key({server: log.epoch for server, log in logs.items()})
+        unnamed_servers = position.logs.keys() - logs.keys()
+        if SINGLE_SERVER in unnamed_servers:
             raise EpochMismatch(
                 f"the checkpoint was made with option server for a log of epoch"
-                f" {position.only.epoch}, and none of servers has it: name that broker too, or"
-                " start the query with a new checkpoint"
+                f" {position.single_log.epoch}, and none of servers has it: name that broker too,"
+                " or start the query with a new checkpoint"
             )
-        if others and ONLY in logs:
+        if unnamed_servers and SINGLE_SERVER in logs:
             raise ConfigError(
-                f"the checkpoint was made with option servers, for {', '.join(sorted(others))};"
-                " give servers again"
+                "the checkpoint was made with option servers, for"
+                f" {', '.join(sorted(unnamed_servers))}; give servers again"
             )
-        if others:
+        if unnamed_servers:
             self._accept_loss(
                 OffsetOutOfRange(
-                    f"the checkpoint was also made for {', '.join(sorted(others))}, and servers no"
-                    " longer names it: later messages of that broker are not read"
+                    f"the checkpoint was also made for {', '.join(sorted(unnamed_servers))}, and"
+                    " servers no longer names it: later messages of that broker are not read"
                 ),
                 _ACCEPT_SERVERS,
             )
         return position
 
     def _is_same_log(self, server: str, position: LogPosition, log: StreamOffsets) -> bool:
-        """Return whether the log is that of the position; if not, its rows are lost."""
+        """Return whether the log has the position's epoch; else its rows are lost
+        (`_accept_loss`)."""
         try:
             check_epoch(position, log.epoch)
         except EpochMismatch as error:
@@ -411,13 +435,17 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return True
 
     def _end_of_batch(self, server: str, reached: LogPosition, log: StreamOffsets) -> int:
-        """Return the offset in a log up to which the query may read now."""
+        """Return the offset up to which the query may read a log now.
+
+        Raises:
+            OffsetOutOfRange: the log ends before the query's position.
+        """
         if reached.offset > log.latest:
             raise OffsetOutOfRange(
                 f"{server_prefix(server)}the query is at offset {reached.offset}, and the log"
                 f" ends at {log.latest}: messages that were read are missing from it"
             )
-        target = self._target.get(server)
+        target = self._available_now_ends.get(server)
         if target is None or target.epoch != log.epoch:
             return log.latest
         return max(reached.offset, min(target.offset, log.latest))

@@ -1,6 +1,6 @@
-"""Divides a batch: how much of each log it takes, and how its ranges are split into tasks.
+"""Divides a batch: the number of offsets of each log, and the ranges of its tasks.
 
-Both work as in Spark's Kafka source, with a log in place of a partition of Kafka.
+Both are computed as in Spark's Kafka source, with a log in place of a partition of Kafka.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 
-def shares(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """Return how many offsets of each log come next, in proportion to its backlog.
+def divide_limit(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """Return the number of offsets of each log in the next batch, in proportion to its backlog.
 
     Args:
-        backlogs: the unread offsets, by log.
-        limit: the most offsets, or None for all. A log with a backlog gives at least one, so the
-            result may exceed it by the number of logs.
+        backlogs: the number of unread offsets, by log.
+        limit: the most offsets of the batch, or None for all. Each log with a backlog gets at least
+            one, so the sum may exceed the limit by the number of logs.
     """
     waiting = sum(backlogs.values())
     if limit is None or waiting <= limit:
@@ -29,13 +29,13 @@ def shares(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
 def count_parts(
     sizes: Sequence[int], parts_min: int, size_max: int | None, size_min: int = 1
 ) -> list[int]:
-    """Return the number of parts of each range.
+    """Return the number of parts into which each range is split.
 
     Args:
         sizes: the sizes of the ranges, in offsets, 1 or more.
         parts_min: the approximate number of all parts; a range has at least one.
         size_max: the largest size of a part, in offsets; None for no limit.
-        size_min: smaller parts are not made; it overrides `parts_min`.
+        size_min: the smallest size of a part, even if there are then fewer than `parts_min`.
     """
     total = sum(sizes)
     return [

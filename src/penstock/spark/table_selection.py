@@ -1,4 +1,4 @@
-"""Selects tables of a configuration by their names."""
+"""Selects declared and derived tables of a configuration by name."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ AnyTable = DeclaredTable | DerivedTable
 
 
 def select_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
-    """Return the tables of these names; all, if no name is given: declared ones, then derived.
+    """Return the tables of these names, or all if there are none: declared ones, then derived.
 
     Raises:
         ConfigError: there is no table of a name, or a declaration cannot be used.
     """
     declared = {table.name: table for table in settings.tables.declared}
     derived = {table.name: table for table in settings.tables.derived}
-    every = [*declared, *derived]
-    if not every:
+    all_names = [*declared, *derived]
+    if not all_names:
         raise ConfigError(
             "no table is declared: give --config a file with [[tables.declared]], see"
             " docs/tables.md"
         )
     for name in names:
-        if name not in every:
-            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(every)}")
+        if name not in all_names:
+            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(all_names)}")
     tables_dir = Path(settings.tables.dir)
     locations = tables_dir, settings.tables.iceberg
     tables: dict[str, AnyTable] = {
         name: DeclaredTable(declared[name], *locations)
         if name in declared
         else DerivedTable(derived[name], declared[derived[name].source], *locations)
-        for name in every
+        for name in all_names
     }
     _check_paths(list(tables.values()))
-    return [tables[name] for name in names or every]
+    return [tables[name] for name in names or all_names]
 
 
 def _paths(table: AnyTable) -> list[Path]:
@@ -49,7 +49,7 @@ def _paths(table: AnyTable) -> list[Path]:
 
 
 def _check_paths(tables: Sequence[AnyTable]) -> None:
-    """Refuse tables that would write into each other, or have the same name in the catalog."""
+    """Raise ConfigError if two tables would write to one directory or have one catalog name."""
     owners: dict[Path | str, str] = {}
 
     def claim(target: Path | str, name: str) -> None:
@@ -67,9 +67,9 @@ def _check_paths(tables: Sequence[AnyTable]) -> None:
                 claim(f"{path.name} in the Iceberg catalog", table.name)
     for table in tables:
         for path in _paths(table):
-            for above in path.parents:
-                if above in owners:
+            for parent in path.parents:
+                if parent in owners:
                     raise ConfigError(
-                        f"the table {table.name} would be inside that of {owners[above]}, in"
-                        f" {above}: give one of them another path"
+                        f"the table {table.name} would be inside that of {owners[parent]}, in"
+                        f" {parent}: give one of them another path"
                     )

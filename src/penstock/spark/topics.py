@@ -1,4 +1,4 @@
-"""Topic filters as one text: for the option `topics`, and for a table's description.
+"""Converts topic filters to one text and back: for option `topics`, and a table's description.
 
 plant/+/temperature,alarms/#      filters with commas between
 ["plant/a,b/+"]                   a JSON list, because topics may contain commas
@@ -14,12 +14,12 @@ from penstock.stream.requests import bad_filter
 
 
 def parse_topics(text: str) -> tuple[str, ...]:
-    """Return the filters in a text; none for an empty one.
+    """Return the filters in a text; () for an empty text.
 
     Raises:
-        ConfigError: one of them is not an MQTT topic filter.
+        ConfigError: a filter is not an MQTT topic filter.
     """
-    filters = _listed(text)
+    filters = _parse_json_list(text)
     if filters is None:
         filters = tuple(part for part in (part.strip() for part in text.split(",")) if part)
     wrong = bad_filter(filters)
@@ -29,7 +29,7 @@ def parse_topics(text: str) -> tuple[str, ...]:
 
 
 def topics_text(topics: Sequence[str]) -> str:
-    """Return filters as a text for `parse_topics`."""
+    """Return the text from which `parse_topics` returns these filters."""
     plain = ",".join(topics)
     if plain and parse_topics(plain) != tuple(topics):
         return json.dumps(list(topics), ensure_ascii=False)
@@ -40,14 +40,14 @@ def selection_text(stream: str, topics: Sequence[str]) -> str:
     """Describe the selected messages in words: all messages of a stream, or of some of its topics.
 
     Args:
-        stream: its name.
+        stream: the name of the stream.
         topics: MQTT topic filters, in any order; empty for every message of the stream.
     """
     which = f"topics {topics_text(sorted(set(topics)))}" if topics else "all topics"
     return f"stream {stream}, {which}"
 
 
-def _listed(text: str) -> tuple[str, ...] | None:
+def _parse_json_list(text: str) -> tuple[str, ...] | None:
     """Return the items of a JSON list of texts; None for any other text."""
     try:
         found = json.loads(text) if text.lstrip().startswith("[") else None

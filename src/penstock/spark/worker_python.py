@@ -1,14 +1,14 @@
-"""The Python that Spark starts on this machine, for planners of queries and workers of tasks.
+"""Chooses the Python that Spark starts on this machine for planners of queries and workers of
+tasks.
 
-Spark puts its pyspark.zip in front of PYTHONPATH. Modules in a zip are compiled again in
-every process, because there is no place to cache the result: about a second of CPU time for each
-planner and worker. If PySpark is installed as a package, as it is when Spark is started from
-Python, its modules are there, compiled; so a script takes the zip out of PYTHONPATH and starts the
-very Python that runs this.
+Spark puts its pyspark.zip in front of PYTHONPATH. Python compiles modules in a zip again in every
+process, because it has no place to cache the result: that takes each planner and worker about a
+second of CPU time. If PySpark is installed as a package, as it is when Spark is started from
+Python, its compiled modules are there. So a script removes the zip from PYTHONPATH and starts the
+Python that runs this module.
 
-A Spark elsewhere (SPARK_HOME) brings its own PySpark, and uses it.
-
-Workers of a cluster are other machines, which have no such script: they get their own Python.
+A Spark elsewhere (SPARK_HOME) brings its own PySpark, and uses it. Workers on other machines of a
+cluster do not have the script, and use the Python of their machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PYTHONPATH=${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}} exec {python} "$@"
 
 
 def worker_python(master: str) -> str:
-    """Return PYSPARK_PYTHON for a master URL; this may write a script."""
+    """Return the value of PYSPARK_PYTHON for a master URL; write the script if it is missing."""
     package = Path(pyspark.__file__).parent
     is_installed = package.parent in map(Path, site.getsitepackages())
     is_its_own = Path(os.environ.get("SPARK_HOME", package)) == package
@@ -45,6 +45,6 @@ def worker_python(master: str) -> str:
         path = private_directory() / f"python-{fingerprint}"
         if not path.exists():
             write_script(path, script)
-    except (OSError, RuntimeError):  # no writable home: it works, but starts slower
+    except (OSError, RuntimeError):  # the script cannot be written: workers start slower
         return sys.executable
     return str(path) if os.access(path, os.X_OK) else sys.executable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.derived.appending import AppendedTable
+from penstock.spark.derived.appending import AppendTarget
 from penstock.spark.parquet_files import write_files
 from penstock.spark.tables.api import ROWS, Batch, Selection
 from penstock.spark.tables.delta import DeltaMessageTable
@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> DeltaMessageTable:
 
 def test_a_table_whose_state_is_gone_is_not_continued(table: DeltaMessageTable) -> None:
     checkpoint = table.path / "_checkpoint"
-    appended = AppendedTable(table, lambda messages: messages, checkpoint)
+    appended = AppendTarget(table, lambda messages: messages, checkpoint)
     with pytest.raises(ConfigError, match=r"whose state is gone, .* remove .*means to compute"):
         appended.prepare(SELECTION)
     (checkpoint / "offsets").mkdir(parents=True)
@@ -43,7 +43,7 @@ def test_a_table_whose_state_is_gone_is_not_continued(table: DeltaMessageTable) 
 
 
 def test_a_table_of_something_else_is_refused(table: DeltaMessageTable, tmp_path: Path) -> None:
-    appended = AppendedTable(table, lambda messages: messages, tmp_path / "_checkpoint")
+    appended = AppendTarget(table, lambda messages: messages, tmp_path / "_checkpoint")
     other = Selection(SELECTION.epoch, "messages", ("a/#",), ", as windows of 30 s")
     with pytest.raises(ConfigError, match=r"topics a/#, as windows of 60 s; land .* of 30 s in"):
         appended.prepare(other)

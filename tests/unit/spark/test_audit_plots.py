@@ -17,6 +17,6 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 )
 def test_a_line_has_its_name_in_the_legend(name: str, written: str) -> None:
     """matplotlib leaves out what begins with an underscore, and takes $ for mathematics."""
-    drawn = plots.lines("queue", "messages", {name: [(NOON, 1.0)]}, (NOON, NOON + timedelta(1)))
+    drawn = plots.line_plot("queue", "messages", {name: [(NOON, 1.0)]}, (NOON, NOON + timedelta(1)))
     assert f">{written}<" in drawn
     assert "<b>" not in drawn

@@ -82,7 +82,7 @@ def test_the_pace_is_that_of_the_latest_batches(tmp_path: Path) -> None:
     assert offsets_per_second(tmp_path, now_s) is None
 
     def done(batch: int, end: int, ago_s: float, epoch: str = "e") -> None:
-        position = Position.of_one(epoch, end).to_json()
+        position = Position.of_single_log(epoch, end).to_json()
         (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{position}\n")
         (tmp_path / "commits" / str(batch)).write_text("v1\n{}\n")
         os.utime(tmp_path / "commits" / str(batch), (now_s - ago_s,) * 2)

@@ -21,7 +21,9 @@ def test_a_default_of_the_source_is_what_counts_without_it(name: str, default: s
     needed = {"startingOffsetsByTimestampStrategy": {"startingTimestamp": "1700000000000"}}
     others = needed.get(name, {"groupId": "g"} if name == "groupLeaseSeconds" else {})
     without = parse_options(others)
-    assert replace(parse_options(others | {name: default}), given=without.given) == without
+    assert (
+        replace(parse_options(others | {name: default}), given_names=without.given_names) == without
+    )
 
 
 @pytest.mark.parametrize(("name", "default"), with_value(SINK_OPTIONS))

@@ -159,7 +159,7 @@ def test_the_id_of_a_message_is_in_its_first_row() -> None:
     table = declared(decoder=decoder, repeats={"column": "id"})
     payloads = (b'{"id": 7}', b"?", b"{}")
     found = messages(*(("plant/a/1/temp", payload) for payload in payloads))
-    assert table.split.identified(found).to_pylist() == ["7", None, None]
+    assert table.split.message_ids(found).to_pylist() == ["7", None, None]
 
 
 def test_the_id_of_a_message_is_in_a_user_property() -> None:
@@ -171,7 +171,7 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
     position = found.schema.get_field_index("properties")
     found = found.set_column(position, "properties", properties)
     table = declared(repeats={"user_property": "id"})
-    assert table.split.identified(found).to_pylist() == ["x-7", None]
+    assert table.split.message_ids(found).to_pylist() == ["x-7", None]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
                 "repeats": {"column": "id"},
                 "decoder": {"kind": "json", "columns": {"id": "float"}},
             },
-            "knows repeats by id, which is double; only text and whole numbers will do",
+            "finds repeats by id, which is double; only text and whole numbers are possible",
         ),
         (
             {

@@ -32,7 +32,7 @@ from penstock.spark.tables.api import (
 )
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import DeltaMessageTable
-from penstock.spark.tables.splits import undecoded
+from penstock.spark.tables.splits import unchanged_rows
 from penstock.stream.rows import STREAM_SCHEMA
 
 EPOCH = "20261121T000000-00000001"
@@ -62,7 +62,7 @@ def table_at(path: Path) -> DeltaMessageTable:
 
 
 def files_of(layout: Layout, *batches: pa.RecordBatch) -> list[NewFile]:
-    parts = (undecoded(pa.Table.from_batches([batch])) for batch in batches)
+    parts = (unchanged_rows(pa.Table.from_batches([batch])) for batch in batches)
     return list(write_files({ROWS: layout}, "part", parts))
 
 
@@ -257,7 +257,7 @@ COMMIT_1 = f"{1:020}.json"
 def killed_before_it_synced(table: DeltaMessageTable, batch: Batch, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
     table.exists()
-    table._write(batch, written(table, start, end), end)
+    table._write_commit(batch, written(table, start, end), end)
 
 
 def test_a_commit_is_synced_with_the_names_that_lead_to_it(
@@ -333,14 +333,14 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The disk fails "before" or "after" the commit took place."""
     when: list[str] = []
-    commit = DeltaMessageTable._write
+    commit = DeltaMessageTable._write_commit
 
     def fail(table: DeltaMessageTable, *what: Any) -> None:
         if when == ["after"]:
             commit(table, *what)
         raise OSError("input/output error")
 
-    monkeypatch.setattr(DeltaMessageTable, "_write", fail)
+    monkeypatch.setattr(DeltaMessageTable, "_write_commit", fail)
     return when
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import OffsetOutOfRange, PenstockError
-from penstock.spark.failures import SENTENCE_CHARACTERS_MAX, cause_in, own_error, sentence_of
+from penstock.spark.failures import (
+    SENTENCE_CHARACTERS_MAX,
+    error_sentence,
+    find_cause,
+    translate_spark_error,
+)
 from penstock.spark.session import SparkFailed
 from penstock.spark.tables.api import TableCommitFailed
 
@@ -44,7 +49,7 @@ Caused by: java.io.IOException: No space left on device
 
 def test_the_exception_of_a_worker_is_the_sentence_and_the_rest_is_not(tmp_path: Path) -> None:
     """Issue 24, fault 2: it stood second to last among 25 lines, behind a log that was not."""
-    error = own_error(RuntimeError(IN_A_TASK), tmp_path / "spark.log")
+    error = translate_spark_error(RuntimeError(IN_A_TASK), tmp_path / "spark.log")
     assert isinstance(error, SparkFailed)
     assert (
         str(error)
@@ -55,14 +60,12 @@ def test_the_exception_of_a_worker_is_the_sentence_and_the_rest_is_not(tmp_path:
 def test_a_log_is_named_where_there_is_one(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     log.touch()
-    error = own_error(RuntimeError(IN_JAVA), log)
-    assert str(error).endswith(
-        f": IOException: No space left on device ({log} has what Spark printed)"
-    )
+    error = translate_spark_error(RuntimeError(IN_JAVA), log)
+    assert str(error).endswith(f": IOException: No space left on device (its output is in {log})")
 
 
 def test_an_error_of_ours_is_found_again() -> None:
-    error = own_error(RuntimeError(OWN_IN_THE_PLANNER), Path("spark.log"))
+    error = translate_spark_error(RuntimeError(OWN_IN_THE_PLANNER), Path("spark.log"))
     assert type(error) is OffsetOutOfRange
     assert str(error) == "the offsets 10 to 19 were not read before retention removed them"
 
@@ -81,13 +84,15 @@ def test_an_error_of_ours_is_found_again() -> None:
     ],
 )
 def test_whatever_the_text_is_there_is_a_line(text: str, sentence: str) -> None:
-    assert cause_in(text) == sentence
+    assert find_cause(text) == sentence
 
 
 def test_errors_of_others_are_named_by_their_class() -> None:
-    assert sentence_of(PenstockError("It is so.")) == "It is so."
-    assert sentence_of(OSError(28, "No space left on device")).startswith("OSError: [Errno 28] No")
-    assert sentence_of(MemoryError()) == "MemoryError"
+    assert error_sentence(PenstockError("It is so.")) == "It is so."
+    assert error_sentence(OSError(28, "No space left on device")).startswith(
+        "OSError: [Errno 28] No"
+    )
+    assert error_sentence(MemoryError()) == "MemoryError"
 
 
 def test_what_a_library_says_over_several_lines_is_one_sentence() -> None:

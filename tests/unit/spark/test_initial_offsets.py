@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.initial_offsets import _uri, pinned_offset, read_pinned_offset
+from penstock.spark.initial_offsets import _uri, load_or_pin_position, read_pinned_position
 from penstock.spark.offsets import LogPosition
 
 
@@ -15,9 +15,9 @@ from penstock.spark.offsets import LogPosition
 def test_the_first_answer_stays(tmp_path: Path, form: str) -> None:
     location = form.format(tmp_path / "a checkpoint")
     first, later = LogPosition("e", 7), LogPosition("e", 9)
-    assert pinned_offset(location, "log", lambda: first) == first
-    assert pinned_offset(location, "log", lambda: later) == first
-    assert read_pinned_offset(tmp_path / "a checkpoint") == first
+    assert load_or_pin_position(location, "log", lambda: first) == first
+    assert load_or_pin_position(location, "log", lambda: later) == first
+    assert read_pinned_position(tmp_path / "a checkpoint") == first
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_what_nobody_knows_is_no_directory_here(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="option checkpointLocation: 'dbfs:/a' cannot be used"):
-        pinned_offset("dbfs:/a", "log", lambda: LogPosition("e", 7))
+        load_or_pin_position("dbfs:/a", "log", lambda: LogPosition("e", 7))
     assert list(tmp_path.iterdir()) == []

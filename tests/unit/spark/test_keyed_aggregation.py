@@ -17,9 +17,15 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from penstock.config.derived import DerivedDefinition, Function
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
-from penstock.spark.derived.aggregates import NOTHING, Part, merged, part_of, result_of
+from penstock.spark.derived.aggregates import (
+    EMPTY,
+    PartialAggregate,
+    final_value,
+    merge_partials,
+    partial_of_row,
+)
 from penstock.spark.derived.derived_table import DerivedTable
-from penstock.spark.derived.keyed_aggregation import KeyedAggregation, with_tick
+from penstock.spark.derived.keyed_aggregation import KeyedAggregation, append_tick
 
 YEAR_S = 365 * 86_400
 NOW_S = 50 * YEAR_S
@@ -172,10 +178,10 @@ def test_ticks_are_no_rows() -> None:
 def test_a_tick_has_the_time_of_the_last_row() -> None:
     times = pa.array([5, 9, 7], pa.timestamp("us", "UTC"))
     rows = pa.table({"offset": [1, 2, 3], "received_at": times})
-    found = with_tick(rows).column("offset").to_pylist(), with_tick(rows).num_rows
+    found = append_tick(rows).column("offset").to_pylist(), append_tick(rows).num_rows
     assert found == ([1, 2, 3, None], 4)
-    assert with_tick(rows).column("received_at")[3].value == 9
-    assert with_tick(rows.slice(0, 0)).num_rows == 0
+    assert append_tick(rows).column("received_at")[3].value == 9
+    assert append_tick(rows.slice(0, 0)).num_rows == 0
 
 
 SHIFTS = st.lists(st.integers(-80, 200), min_size=1, max_size=25)
@@ -203,27 +209,27 @@ def test_how_the_log_is_cut_into_batches_changes_nothing(
 def test_parts_can_be_put_together_in_any_order(values: list[float | None]) -> None:
     functions: list[Function] = ["count", "min", "max", "first", "last"]
     for function in functions:
-        parts = [part_of(function, value, n, n) for n, value in enumerate(values)]
-        forth = back = NOTHING
+        parts = [partial_of_row(function, value, n, n) for n, value in enumerate(values)]
+        forth = back = EMPTY
         for part in parts:
-            forth = merged(function, forth, part)
+            forth = merge_partials(function, forth, part)
         for part in reversed(parts):
-            back = merged(function, part, back)
-        assert repr(result_of(function, forth)) in (
-            repr(result_of(function, back)),
+            back = merge_partials(function, part, back)
+        assert repr(final_value(function, forth)) in (
+            repr(final_value(function, back)),
             repr(-0.0),  # which is no less than 0.0, and no greater
             repr(0.0),
         )
 
 
 def test_a_sum_that_is_larger_than_its_column_is_null() -> None:
-    large = part_of("sum", 2**62, 0, 0)
-    total = merged("sum", large, large)
-    assert result_of("sum", total) is None
-    assert result_of("sum", merged("sum", total, part_of("sum", -5, 0, 0))) is None
-    digits = part_of("sum", Decimal("9" * 38), 0, 0)
-    assert result_of("sum", merged("sum", digits, digits)) is None
-    assert result_of("mean", Part()) is None
+    large = partial_of_row("sum", 2**62, 0, 0)
+    total = merge_partials("sum", large, large)
+    assert final_value("sum", total) is None
+    assert final_value("sum", merge_partials("sum", total, partial_of_row("sum", -5, 0, 0))) is None
+    digits = partial_of_row("sum", Decimal("9" * 38), 0, 0)
+    assert final_value("sum", merge_partials("sum", digits, digits)) is None
+    assert final_value("mean", PartialAggregate()) is None
 
 
 def test_an_aggregate_of_nested_values_is_refused() -> None:
@@ -232,5 +238,7 @@ def test_an_aggregate_of_nested_values_is_refused() -> None:
         pa.field("box", pa.struct([("a", pa.int64())]))
     )
     definition = table.definition.model_copy(update={"aggregates": {"x": "last(box)"}})
-    with pytest.raises(ConfigError, match=r"an aggregate of box, .* only single values will do"):
+    with pytest.raises(
+        ConfigError, match=r"an aggregate of box, .* only single values are possible"
+    ):
         KeyedAggregation(definition, table.source)

@@ -344,7 +344,7 @@ def test_a_commit_that_was_cut_off_is_carried_out_by_whoever_looks_next(
 ) -> None:
     land(directory, BATCH_0, 0, 5)
     with monkeypatch.context() as killed:
-        killed.setattr(ParquetDirectory, "_carry_out", lambda *_: None)
+        killed.setattr(ParquetDirectory, "_apply", lambda *_: None)
         land(directory, BATCH_1, 5, 10)
     assert seen(directory) == list(range(5))
     again = ParquetDirectory(directory.path, SCHEMA, ("date",))

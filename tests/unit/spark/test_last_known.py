@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config.derived import DerivedDefinition
-from penstock.spark.derived.last_known import Newest, share_keys
+from penstock.spark.derived.last_known import NewestRows, have_common_key
 
 COLUMNS = ("epoch", "offset", "line", "machine", "measured_at")
 
 
-def newest(**settings: Any) -> Newest:
+def newest(**settings: Any) -> NewestRows:
     given = {"name": "last", "kind": "last_known", "source": "readings", **settings}
-    return Newest(DerivedDefinition.model_validate({"keys": ("line", "machine"), **given}))
+    return NewestRows(DerivedDefinition.model_validate({"keys": ("line", "machine"), **given}))
 
 
 def rows(*values: tuple[int, str | None, int, int | None], epoch: str = "e") -> pa.Table:
@@ -63,12 +63,12 @@ def test_a_later_epoch_is_newer_whatever_the_offset() -> None:
 
 def test_of_no_rows_none_are_newest() -> None:
     assert newest()(rows()).num_rows == 0
-    assert not share_keys(rows(), rows((1, "a", 1, 0)), ("line", "machine"))
+    assert not have_common_key(rows(), rows((1, "a", 1, 0)), ("line", "machine"))
 
 
 def test_files_are_touched_by_the_keys_they_have() -> None:
     keys = ("line", "machine")
     file = rows((1, "a", 1, 0), (2, None, 2, 0))
-    assert share_keys(file, rows((9, "a", 1, 0)), keys)
-    assert share_keys(file, rows((9, None, 2, 0)), keys)
-    assert not share_keys(file, rows((9, "a", 2, 0)), keys)
+    assert have_common_key(file, rows((9, "a", 1, 0)), keys)
+    assert have_common_key(file, rows((9, None, 2, 0)), keys)
+    assert not have_common_key(file, rows((9, "a", 2, 0)), keys)

@@ -20,7 +20,7 @@ def test_everything_has_a_default() -> None:
     found = parse_options({})
     assert found.servers == {"": "127.0.0.1:8815"}
     assert (found.stream, found.topics) == ("messages", ())
-    assert (found.starting, found.ending) == ({"": "earliest"}, {"": "latest"})
+    assert (found.starting_limits, found.ending_limits) == ({"": "earliest"}, {"": "latest"})
     assert found.partitions_min >= 1
     assert (found.offsets_per_trigger_max, found.partition_offsets_max) == (None, None)
     assert found.checkpoint is None
@@ -44,7 +44,7 @@ def test_the_case_of_names_does_not_matter() -> None:
     }
     found = parse_options(options)
     assert (found.servers, found.topics) == ({"": "broker:8815"}, ("a/#", "b/+"))
-    assert (found.starting, found.ending) == ({"": "latest"}, {"": SpecificOffset(7)})
+    assert (found.starting_limits, found.ending_limits) == ({"": "latest"}, {"": SpecificOffset(7)})
     assert (found.offsets_per_trigger_max, found.partition_offsets_max) == (100, 10)
     assert not found.fail_on_data_loss
     assert not found.include_properties
@@ -61,18 +61,18 @@ def test_several_brokers_each_have_their_position() -> None:
     wanted = '{"two:2": {"0": -1}, "one:1": {"0": 5, "epoch": "e"}}'
     found = parse_options({**TWO, "startingOffsets": wanted})
     assert found.servers == {"one:1": "one:1", "two:2": "two:2"}
-    assert found.starting == {"one:1": SpecificOffset(5, "e"), "two:2": "latest"}
-    assert parse_options(TWO).ending == {"one:1": "latest", "two:2": "latest"}
+    assert found.starting_limits == {"one:1": SpecificOffset(5, "e"), "two:2": "latest"}
+    assert parse_options(TWO).ending_limits == {"one:1": "latest", "two:2": "latest"}
 
 
 def test_a_position_of_a_query_can_be_given_as_it_is() -> None:
     told = '{"0": 7, "epoch": "e", "selection": "stream messages, all topics", "starts": 2}'
-    assert parse_options({"startingOffsets": told}).starting == {"": SpecificOffset(7, "e")}
+    assert parse_options({"startingOffsets": told}).starting_limits == {"": SpecificOffset(7, "e")}
 
 
 def test_minus_two_is_earliest_and_minus_one_latest_as_for_kafka() -> None:
-    assert parse_options({"startingOffsets": '{"0": -2}'}).starting == {"": "earliest"}
-    assert parse_options({"endingOffsets": '{"0": -1}'}).ending == {"": "latest"}
+    assert parse_options({"startingOffsets": '{"0": -2}'}).starting_limits == {"": "earliest"}
+    assert parse_options({"endingOffsets": '{"0": -1}'}).ending_limits == {"": "latest"}
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,13 @@ def test_times_mean_the_same_for_every_broker() -> None:
             "endingTimestamp": "1763726401000",
         }
     )
-    assert set(found.starting.values()) == {AtTime("startingTimestamp", NOON_US, or_latest=True)}
-    assert set(found.ending.values()) == {
+    assert set(found.starting_limits.values()) == {
+        AtTime("startingTimestamp", NOON_US, or_latest=True)
+    }
+    assert set(found.ending_limits.values()) == {
         AtTime("endingTimestamp", NOON_US + 1_000_000, or_latest=True)
     }
-    error = parse_options({"startingTimestamp": "1763726400000"}).starting[""]
+    error = parse_options({"startingTimestamp": "1763726400000"}).starting_limits[""]
     assert isinstance(error, AtTime)
     assert not error.or_latest
 
@@ -142,11 +144,11 @@ def test_a_token_is_in_no_representation() -> None:
         ({"server": "broker:0"}, "option server needs the port"),
         ({"server": "one:1,"}, "option server must be HOST:PORT"),
         ({"server": "one:1,grpc://one:1"}, "option server: 'one:1,one:1' names one:1 twice"),
-        ({"server": "one:1,grpc+tls://two:2"}, "TLS is spoken with all addresses or none"),
+        ({"server": "one:1,grpc+tls://two:2"}, "use TLS for all addresses or none"),
         ({"servers": ""}, "option servers must be HOST:PORT"),
         ({"servers": "one:1,"}, "option servers must be HOST:PORT"),
         ({"servers": "one:1, one:1"}, "option servers names one:1 twice"),
-        ({"servers": "one:1,grpc+tls://two:2"}, "TLS is spoken with all of them or none"),
+        ({"servers": "one:1,grpc+tls://two:2"}, "use TLS for all addresses or none"),
         ({"servers": ",".join(["one:1"] * 1001)}, "may name 1000 brokers, not 1001"),
         ({"server": "one:1", "servers": "two:2"}, "options server and servers say the same thing"),
         ({"topics": "a/#/b"}, "option topics: 'a/#/b' is not an MQTT topic filter"),
@@ -194,10 +196,10 @@ def test_a_token_is_in_no_representation() -> None:
         ({"failOnDataLoss": "maybe"}, "option failOnDataLoss must be true or false, not 'maybe'"),
         ({"groupId": "a b"}, "option groupId: a group must be 1 to 64 letters, digits and . _ - "),
         ({"groupLeaseSeconds": "0"}, "option groupLeaseSeconds must be a number of seconds from 1"),
-        ({"groupLeaseSeconds": "9"}, "option groupLeaseSeconds needs groupId: whose lease it is"),
+        ({"groupLeaseSeconds": "9"}, "option groupLeaseSeconds needs groupId, the group"),
         ({"includeProperties": "1"}, "option includeProperties must be true or false, not '1'"),
         ({"tls": "yes"}, "option tls must be true or false, not 'yes'"),
-        ({"tls": "false", "tlsCaFile": "ca.pem"}, "with TLS, and option tls is false"),
+        ({"tls": "false", "tlsCaFile": "ca.pem"}, "for TLS, and option tls is false"),
         ({"tls": "true", "tlsCertFile": "c.pem"}, "tlsCertFile and tlsKeyFile, two PEM files, be"),
         ({"tlsCertFile": "c.pem", "tlsKeyFile": "c.key"}, "tlsCertFile is shown with TLS"),
         ({"token": "short"}, "option token must be 16 to 4096 letters, digits and . _ ~ + / -"),

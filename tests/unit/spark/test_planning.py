@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.options import parse_options
-from penstock.spark.ranges import RangeSource, Read
+from penstock.spark.ranges import RangeSource, ReadRanges
 from penstock.spark.source import BatchReader, Range, StreamReader
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -94,7 +94,7 @@ def test_a_task_that_is_told_ranges_reads_what_the_planner_meant(
     told = [batch for part in parts for batch in planner.read(part)]
     assert [batch.num_rows for batch in told] == [1, 1]  # so few are not worth four tasks
     assert list(planner.read(InputPartition(None))) == []  # Spark makes one where there is none
-    read = pickle.loads(pickle.dumps(Read(options, ["epoch", "offset"])))
+    read = pickle.loads(pickle.dumps(ReadRanges(options, ["epoch", "offset"])))
     rows = [(row["epoch"], row["offset"]) for b in read(iter(told)) for row in b.to_pylist()]
     assert rows == [*(("e1", n) for n in range(10)), *(("e2", n) for n in range(30))]
     planner.stop()
@@ -204,5 +204,5 @@ def test_a_loss_that_is_accepted_is_told_once(
             assert planner.latestOffset(start, planner.getDefaultReadLimit()) == start
             assert planner.partitions(start, start) == []
     assert len(caplog.records) == 1
-    assert "the query goes on, for failOnDataLoss is false" in caplog.text
+    assert "the query continues, because failOnDataLoss is false" in caplog.text
     planner.stop()

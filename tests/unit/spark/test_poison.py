@@ -14,7 +14,7 @@ from penstock.spark.parquet_files import check_writable
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import DecodingSplit
-from penstock.spark.tables.poison import REASON_CHARACTERS_MAX, each_part, reason_of
+from penstock.spark.tables.poison import REASON_CHARACTERS_MAX, make_in_parts, reason_of
 from tests.unit.spark.test_decoding_split import declared, messages
 
 NUMBERS: dict[str, Any] = {"kind": "json", "columns": {"v": {"type": "int", "path": "$"}}}
@@ -61,7 +61,7 @@ def test_a_message_that_raises_where_it_should_not_is_a_dead_letter_with_the_exc
     assert [(row["offset"], row["kind"]) for row in dead] == [
         (13, "broken"), (15, "broken"), (710, "broken"),
     ]  # fmt: skip
-    reason = "Penstock has a defect that this message meets: KeyError: 'no\\nsuch field'"
+    reason = "Penstock has a defect that this message triggers: KeyError: 'no\\nsuch field'"
     assert [row["reason"] for row in dead if row["payload"] == b"poison"] == [reason] * 2
     assert parts[ROWS].column("v").to_pylist() == [
         n for n in range(1000) if n not in (3, 5, 700)
@@ -88,11 +88,11 @@ def test_a_batch_that_is_sorted_in_parts_finds_the_same_repeats() -> None:
     sorting = fragile(ValueError(), repeats={"column": "v", "within_s": 60})
     payloads = [b"1", b"2", b"1", b"poison", b"2"]
     found = messages(*(("plant/a/1/temp", payload) for payload in payloads))
-    ids = sorting.identified(found)
+    ids = sorting.message_ids(found)
     assert ids.to_pylist() == ["1", "2", "1", None, "2"]
-    marked = found.append_column("message_id", ids)
-    marked = marked.append_column("seen_at", pa.nulls(5, pa.timestamp("us", tz="UTC")))
-    parts = sorting(marked)
+    with_seen_at = found.append_column("message_id", ids)
+    with_seen_at = with_seen_at.append_column("seen_at", pa.nulls(5, pa.timestamp("us", tz="UTC")))
+    parts = sorting(with_seen_at)
     assert parts[ROWS].column("offset").to_pylist() == [10, 11]
     assert [(row["offset"], row["kind"]) for row in parts[DEAD_LETTERS].to_pylist()] == [
         (12, "repeated"), (13, "broken"), (14, "repeated"),
@@ -113,7 +113,7 @@ def test_parts_come_in_order_and_a_reason_is_short() -> None:
             raise ValueError("seven")
         return numbers
 
-    parts = each_part(pa.table({"n": range(20)}), make, lambda part, _: [-part["n"][0].as_py()])
+    parts = make_in_parts(pa.table({"n": range(20)}), make, lambda part, _: [-part["n"][0].as_py()])
     assert [n for part in parts for n in part] == [*range(7), -7, *range(8, 20)]
     assert len(reason_of(ValueError("x" * 10_000))) < REASON_CHARACTERS_MAX + 80
     assert reason_of(ValueError()).endswith(": ValueError")

@@ -12,7 +12,7 @@ from penstock.spark.offsets import LogPosition, Position, check_epoch
 
 
 def test_spark_keeps_positions_as_json_with_sorted_keys() -> None:
-    position = Position.of_one("e1", 5)
+    position = Position.of_single_log("e1", 5)
     assert position.to_json() == '{"0": 5, "epoch": "e1"}'
     assert list(position.to_spark()) == ["0", "epoch"]
     assert Position.from_spark({"epoch": "e1", "0": 5}) == position
@@ -24,7 +24,7 @@ def test_the_position_in_several_logs_is_one_by_server() -> None:
     assert position.to_json() == text
     assert Position.from_spark(json.loads(text)) == position
     with pytest.raises(ConfigError, match=r"was made for several brokers: \{.one:1"):
-        _ = position.only
+        _ = position.single_log
 
 
 @pytest.mark.parametrize("logs", [{"": LogPosition("e", 5)}, {"one:1": LogPosition("e", 5)}])
@@ -33,7 +33,7 @@ def test_starts_that_are_counted_stand_in_the_position(logs: dict[str, LogPositi
     assert list(position.to_spark())[-2:] == ["selection", "starts"]
     assert Position.from_spark(position.to_spark()) == position
     assert Position.from_spark(Position(logs).to_spark()).starts == 0
-    assert position.named({"two:2": "e"}).starts == 3
+    assert position.with_server_key({"two:2": "e"}).starts == 3
     assert Position.from_spark(Position(logs).to_spark()).selection == ""
 
 
@@ -54,10 +54,12 @@ def test_what_is_no_position_is_told(kept: dict[str, Any]) -> None:
 
 
 def test_a_position_of_one_broker_is_known_by_its_epoch_among_several() -> None:
-    one = Position.of_one("e2", 7)
-    assert one.named({"one:1": "e1", "two:2": "e2"}) == Position({"two:2": LogPosition("e2", 7)})
-    assert one.named({"one:1": "e1"}) == one
-    assert one.named({"": "e3"}) == one
+    one = Position.of_single_log("e2", 7)
+    assert one.with_server_key({"one:1": "e1", "two:2": "e2"}) == Position(
+        {"two:2": LogPosition("e2", 7)}
+    )
+    assert one.with_server_key({"one:1": "e1"}) == one
+    assert one.with_server_key({"": "e3"}) == one
 
 
 def test_a_position_of_another_epoch_is_refused() -> None:

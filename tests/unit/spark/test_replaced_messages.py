@@ -20,7 +20,7 @@ from penstock.spark.tables.api import (
     Span,
     TableCommitFailed,
 )
-from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, filled
+from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, with_missing_columns
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_target import LandingTarget
 
@@ -41,10 +41,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> LandingTarget:
 def files(place: LandingTarget, rows: list[int], dead: list[int]) -> list[NewFile]:
     """What a pass has written that made rows of some offsets, and dead letters of others."""
     layouts = {ROWS: place.rows.layout}
-    parts = {ROWS: filled(_of(rows), place.rows.layout.schema)}
+    parts = {ROWS: with_missing_columns(_of(rows), place.rows.layout.schema)}
     if place.dead_letters is not None:
         layouts[DEAD_LETTERS] = place.dead_letters.layout
-        parts[DEAD_LETTERS] = filled(_of(dead), DEAD_LETTER_SCHEMA)
+        parts[DEAD_LETTERS] = with_missing_columns(_of(dead), DEAD_LETTER_SCHEMA)
     return list(write_files(layouts, "part", [parts]))
 
 

@@ -7,7 +7,7 @@ import logging
 import py4j.java_gateway  # type: ignore[import-untyped]
 import pytest
 
-from penstock.spark.session import _without_words_of_py4j
+from penstock.spark.session import _mute_py4j
 
 
 def _log_as(pathname: str) -> None:
@@ -20,7 +20,7 @@ def test_py4j_prints_no_traceback_when_java_ends_during_a_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = list(logging.root.filters)
-    with _without_words_of_py4j():
+    with _mute_py4j():
         _log_as(str(py4j.java_gateway.__file__))
         assert caplog.records == []
         _log_as("/src/ours.py")

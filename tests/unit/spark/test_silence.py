@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from penstock.spark.derived.silence import SLACK_MS, SilenceProcessor, TurningPoints
+from penstock.spark.derived.silence import SLACK_MS, SilenceBoundaries, SilenceProcessor
 
 LIMIT_S = 60
 KEY = "a"
@@ -81,6 +81,6 @@ def test_only_rows_at_turning_points_travel() -> None:
             "line": ["a", "a", "a", None, "b", "a", "a", "a"],
         }
     )
-    kept = TurningPoints(("line",), 60_000_000)(rows)
+    kept = SilenceBoundaries(("line",), 60_000_000)(rows)
     assert sorted(kept.column("offset").to_pylist()) == [0, 2, 3, 4, 5, 7]
-    assert TurningPoints(("line",), 60_000_000)(rows.slice(0, 0)).num_rows == 0
+    assert SilenceBoundaries(("line",), 60_000_000)(rows.slice(0, 0)).num_rows == 0

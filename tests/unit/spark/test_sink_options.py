@@ -41,7 +41,7 @@ from penstock.stream.rows import PUBLISH_SCHEMA
         ({"topic": ""}, True, "option topic must be one that a client may publish to"),
         ({"topic": "$SYS/x"}, False, "option topic must be one that a client may publish to"),
         ({"token": "short"}, False, "option token must be 16 to 4096 letters"),
-        ({"tls": "false", "tlsCaFile": "ca.pem"}, True, "option tlsCaFile names whom to trust"),
+        ({"tls": "false", "tlsCaFile": "ca.pem"}, True, "option tlsCaFile names the authorities"),
         ({"token": "0" * 16, "tokenFile": "f"}, True, "options token and tokenFile say the"),
     ],
 )

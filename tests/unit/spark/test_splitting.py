@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.splitting import count_parts, shares, split_range
+from penstock.spark.splitting import count_parts, divide_limit, split_range
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from penstock.spark.splitting import count_parts, shares, split_range
 def test_a_batch_takes_of_each_log_in_proportion_to_what_waits(
     backlogs: dict[str, int], limit: int | None, expected: dict[str, int]
 ) -> None:
-    assert shares(backlogs, limit) == expected
+    assert divide_limit(backlogs, limit) == expected
 
 
 @given(
@@ -33,7 +33,7 @@ def test_a_batch_takes_of_each_log_in_proportion_to_what_waits(
 def test_no_log_starves_and_none_gives_more_than_it_has(
     backlogs: dict[str, int], limit: int
 ) -> None:
-    found = shares(backlogs, limit)
+    found = divide_limit(backlogs, limit)
     assert found.keys() == backlogs.keys()
     assert sum(found.values()) <= limit + len(backlogs)
     for log, backlog in backlogs.items():

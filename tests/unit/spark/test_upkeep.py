@@ -198,7 +198,7 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
         upkeep.after_commit()
     assert f"upkeep of {tmp_path} failed, and is tried again later: the disk is" in caplog.text
     (sentence,) = read_upkeep_record(tmp_path).sentences()
-    assert sentence.endswith("failed 1 times in a row, and goes on trying: the disk is gone")
+    assert sentence.endswith("failed 1 times in a row, and is tried again: the disk is gone")
     for _ in range(5):
         upkeep.after_commit()
     assert failing.asked == 1, "not with every commit"

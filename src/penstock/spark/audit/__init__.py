@@ -3,8 +3,8 @@
 ::
 
       stream "events" ─▶ events ─▶ deliveries, connections, drops ─▶ measures ─▶ plots, report
-                         (Spark)   (Spark; kept as tables if wanted)  (small)    (HTML, alone)
+                         (Spark)   (Spark; optionally stored)         (small)    (one HTML file)
 
-Work on frames of any length runs in Spark; only results that fit on a page reach the driver.
+Data frames of any length are processed in Spark; the driver gets only results that fit on a page.
 `docs/audit.md` explains events and report.
 """

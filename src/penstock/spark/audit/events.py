@@ -1,6 +1,6 @@
-"""Events as a DataFrame: one row for each, with the columns of all kinds.
+"""Reads events as a DataFrame: one row for each event, with the columns of all kinds of events.
 
-The stream has one row for many events (`penstock.engine.routing.event_log`); here each gets a row.
+A row of the stream has many events (`penstock.engine.routing.event_log`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIELDS: Final = (
     " sessions BIGINT, qos INT, bytes BIGINT, retain BOOLEAN, offset BIGINT,"
     " offsets ARRAY<BIGINT>"
 )
-"""The fields of all kinds, docs/audit.md; one that an event does not have is null."""
+"""The fields of all kinds of events (docs/audit.md); a field that an event lacks is null."""
 
 
 def read_events(
@@ -34,16 +34,16 @@ def read_events(
     until: datetime | None = None,
     connect_timeout_s: float = 60.0,
 ) -> DataFrame:
-    """Return the events from `since` on and before `until`, UTC; all if neither is given.
+    """Return the events from `since` on and before `until`, in UTC; all by default.
 
     Messages received before `since` are not read at all: an event happens before it is written.
 
     Args:
-        spark: the session that reads them.
+        spark: the session that reads the stream.
         service: options of the source for reaching the stream service.
-        since: leave out earlier events.
-        until: leave out events from this time on.
-        connect_timeout_s: how long the stream service may be away.
+        since: the time of the first events; None for no limit.
+        until: the time from which events are left out; None for no limit.
+        connect_timeout_s: seconds for which the stream service may be unreachable.
     """
     reader = (
         spark.read.format("penstock")
@@ -55,7 +55,7 @@ def read_events(
     if since is not None:
         reader = reader.option("startingTimestamp", since.astimezone(UTC).isoformat())
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
-    events = events_of(reader.load())
+    events = explode_events(reader.load())
     if since is not None:
         events = events.where(F.col("at") >= F.lit(since))
     if until is not None:
@@ -63,10 +63,14 @@ def read_events(
     return events
 
 
-def events_of(rows: DataFrame) -> DataFrame:
-    """Return the events in rows of the stream, which have `epoch`, `topic` and `payload`.
+def explode_events(rows: DataFrame) -> DataFrame:
+    """Return the events in rows of the stream.
 
-    Columns: `epoch`, `kind`, `at` (timestamp) and the other `FIELDS`.
+    Args:
+        rows: rows with the columns `epoch`, `topic` and `payload`.
+
+    Returns:
+        A row for each event, with `epoch`, `kind`, `at` as a timestamp, and the other `FIELDS`.
     """
     payload = F.from_json(
         F.col("payload").cast("string"), f"v INT, events ARRAY<STRUCT<{_as_struct(FIELDS)}>>"
@@ -83,7 +87,7 @@ def events_of(rows: DataFrame) -> DataFrame:
 
 
 def _as_struct(fields: str) -> str:
-    """Return `name TYPE, …` as the inside of STRUCT<…>."""
+    """Return a list `name TYPE, …` in the notation of the fields of STRUCT<…>."""
     return ", ".join(
         f"`{name}`: {kind}" for name, kind in (field.split() for field in fields.split(", "))
     )

@@ -1,7 +1,7 @@
-"""The numbers of the report: small aggregates of tables that may have any length.
+"""Computes the numbers of the report: small aggregates of tables of any length.
 
-Spark computes all of them; the results in the driver have at most `NAMES_MAX` clients or topics
-and `BUCKETS_MAX` points in time.
+Spark computes them; the results in the driver have at most `NAMES_MAX` clients or topics and about
+`BUCKETS_MAX` points in time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ SERIES_MAX: Final = 6
 """Most lines of one plot."""
 
 BUCKETS_MAX: Final = 120
+"""Most points of one line."""
 
 _WIDTHS_S: Final = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400)
-_ACCURACY: Final = 1000  # of approximate percentiles: the rank of a result is off by 1/1000 at most
+_ACCURACY: Final = 1000  # of percentiles: the rank of a result is off by at most 1/1000
 
 STEPS: Final = {
     "committed": "committed_at",
@@ -40,7 +41,13 @@ Point = tuple[datetime, float]
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Percentiles from publish to one step, in milliseconds."""
+    """Percentiles of the time from receipt of a PUBLISH to a step, in milliseconds.
+
+    Attributes:
+        name: the step, topic, client or start of a bucket whose deliveries are measured.
+        step: the step, a key of `STEPS`.
+        count: the number of deliveries.
+    """
 
     name: str
     step: str
@@ -53,12 +60,20 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The use of a client's window, over all times at which it was asked."""
+    """The use of a client's in-flight window and queue, over all samples (events of kind flow).
+
+    Attributes:
+        client: the client identifier.
+        samples: the number of samples.
+        full_share: the share of samples in which the window was full, 0 to 1.
+        window_size: the largest size of the window, in messages.
+        queue_max: the most messages in the queue.
+        queue_bytes_max: the most bytes in the queue.
+    """
 
     client: str
-    asked: int
-    full: float
-    """Share of the times at which no place was free."""
+    samples: int
+    full_share: float
     window_size: int
     queue_max: int
     queue_bytes_max: int
@@ -66,7 +81,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Reconnects:
-    """The number of a client's connections, and the most within one minute."""
+    """The connections of one client, and the minute with most attempts, refused ones included."""
 
     client: str
     connections: int
@@ -77,7 +92,38 @@ class Reconnects:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """All measures that a report shows."""
+    """All measures that a report shows. Lists of points are in order of time.
+
+    Attributes:
+        first: the time of the first event; None without events.
+        last: the time of the last event; None without events.
+        bucket_s: the distance of two points in time, in seconds.
+        epochs: the epochs of the log.
+        starts: the number of starts of the broker.
+        kinds: the number of events by kind.
+        messages: the number of followed messages.
+        deliveries: the number of expected deliveries: one for each session that `received` counts.
+        states: the number of deliveries by outcome.
+        unknown_deliveries: deliveries of messages whose `received` is not among the events.
+        latencies: the latency of each step.
+        by_topic: the latency of the last step for the topics with most deliveries.
+        by_client: the latency to acknowledgement for the clients with most deliveries.
+        latency_p50: the median latency to acknowledgement, in ms.
+        latency_p99: its 99th percentile, in ms.
+        flows: the use of windows and queues, of the clients with the fullest windows.
+        window: the largest share of the window in use, by client.
+        queue: the longest queue, by client.
+        drops_by_reason: the number of dropped messages by reason.
+        drops_by_client: client, reason and number of dropped messages.
+        drops: the number of dropped messages over time, by reason.
+        resends_by_client: client, and number of messages that were sent again.
+        resends: the number of messages that were sent again, over time.
+        connections: the number of accepted connections.
+        connected: the number of accepted connections, over time.
+        refused: the number of refused connections, over time.
+        reconnects: the clients with most connections within a minute.
+        ends: the number of ended connections by initiator and reason.
+    """
 
     first: datetime | None
     last: datetime | None
@@ -87,10 +133,8 @@ class Measures:
     kinds: dict[str, int]
     messages: int
     deliveries: int
-    """The deliveries that are owed: one for each session that `received` counts."""
     states: dict[str, int]
     unknown_deliveries: int
-    """Deliveries of messages that were received before the range, or of unknown topics."""
     latencies: list[Latency]
     by_topic: list[Latency]
     by_client: list[Latency]
@@ -114,7 +158,7 @@ class Measures:
 def measure(
     events: DataFrame, deliveries: DataFrame, connections: DataFrame, drops: DataFrame
 ) -> Measures:
-    """Compute all measures. The frames are read several times: cache them (`persist`)."""
+    """Return all measures. Each frame is read several times, so the caller should `persist` it."""
     spans = events.groupBy("epoch", "kind").agg(
         F.count("*").alias("count"), F.min("at").alias("first"), F.max("at").alias("last")
     )
@@ -145,8 +189,8 @@ def measure(
         latencies=latencies["all"],
         by_topic=latencies["topic"],
         by_client=latencies["client"],
-        latency_p50=[(_of_seconds(latency.name), latency.p50_ms) for latency in over_time],
-        latency_p99=[(_of_seconds(latency.name), latency.p99_ms) for latency in over_time],
+        latency_p50=[(_from_unix_s(latency.name), latency.p50_ms) for latency in over_time],
+        latency_p99=[(_from_unix_s(latency.name), latency.p99_ms) for latency in over_time],
         flows=_flows(events),
         window=series["window"],
         queue=series["queue"],
@@ -189,10 +233,10 @@ def measure(
 
 
 def _delivery_counts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], int]:
-    """Return the number of messages, of their expected deliveries, of deliveries in each state, and
-    of deliveries of unknown messages.
+    """Return the numbers of messages, expected deliveries, deliveries by outcome, and deliveries of
+    unknown messages.
 
-    A message has as many expected deliveries as sessions; those without any event are unaccounted.
+    A message has one expected delivery for each session; one without any event is unaccounted.
     """
     is_known = F.col("received_at").isNotNull()
     delivered = ~F.col("state").isin(MOVED, NO_SUBSCRIBER, UNACCOUNTED)
@@ -206,22 +250,22 @@ def _delivery_counts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], i
         F.sum(F.greatest("sessions", "delivered")),
         F.sum(F.greatest(F.col("sessions") - F.col("delivered"), F.lit(0))),
     ).collect()[0]
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     unknown_deliveries = 0
     for row in deliveries.groupBy(is_known.alias("known"), "state").count().collect():
         if row.known:
-            counted[row.state] = row["count"]
+            counts[row.state] = row["count"]
         else:
             unknown_deliveries += row["count"]
-    counted[UNACCOUNTED] = int(sums[2] or 0)
-    states = {state: counted[state] for state in STATES if counted.get(state)}
+    counts[UNACCOUNTED] = int(sums[2] or 0)
+    states = {state: counts[state] for state in STATES if counts.get(state)}
     return int(sums[0]), int(sums[1] or 0), states, unknown_deliveries
 
 
 def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:
-    """Return percentiles of each step ("all"), and of one step by topic, by client and over time.
+    """Return latencies by group: of each step ("all"), and of one step by topic, client and time.
 
-    All in one pass: each delivery takes part in several groups.
+    Spark computes them in one pass, in which each delivery belongs to several groups.
     """
     steps = {name: column for name, column in STEPS.items() if column in known.columns}
     landed = "in the table"
@@ -234,22 +278,24 @@ def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:
         _sample("client", F.col("receiver"), acknowledged, steps[acknowledged]),
         _sample("time", bucket, acknowledged, steps[acknowledged]),
     ]
-    picked = F.percentile_approx("ms", F.array(*map(F.lit, (0.5, 0.9, 0.99))), _ACCURACY)
-    most = Window.partitionBy("group").orderBy(F.desc("count"), "name")
+    percentiles = F.percentile_approx("ms", F.array(*map(F.lit, (0.5, 0.9, 0.99))), _ACCURACY)
+    by_count = Window.partitionBy("group").orderBy(F.desc("count"), "name")
     rows = (
         known.select(F.explode(F.array(*groups)).alias("sample"))
         .select("sample.*")
         .where("ms IS NOT NULL AND name IS NOT NULL")
         .groupBy("group", "name", "step")
-        .agg(F.count("*").alias("count"), picked.alias("picked"), F.max("ms").alias("max"))
-        .withColumn("place", F.row_number().over(most))
-        .where((F.col("group") == "time") | (F.col("place") <= NAMES_MAX))
-        .orderBy("group", "place")
+        .agg(
+            F.count("*").alias("count"), percentiles.alias("percentiles"), F.max("ms").alias("max")
+        )
+        .withColumn("rank", F.row_number().over(by_count))
+        .where((F.col("group") == "time") | (F.col("rank") <= NAMES_MAX))
+        .orderBy("group", "rank")
         .collect()
     )
     found: dict[str, list[Latency]] = {"all": [], "topic": [], "client": [], "time": []}
     for row in rows:
-        p50, p90, p99 = row.picked
+        p50, p90, p99 = row.percentiles
         latency = Latency(row.name, row.step, row["count"], p50, p90, p99, row.max)
         found[row.group].append(latency)
     order = list(steps)
@@ -258,14 +304,16 @@ def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:
 
 
 def _sample(group: str, name: Column, step: str, column: str) -> Column:
-    """Return the sample of one delivery in a group: the ms from `received_at` to `column`."""
-    since = F.unix_micros(F.col(column)) - F.unix_micros("received_at")
-    since = F.when(since < 0, 0).otherwise(since)  # a table's commits have timestamps in ms
+    """Return a column with the sample of a delivery in a group: the ms from receipt to a step."""
+    elapsed_us = F.unix_micros(F.col(column)) - F.unix_micros("received_at")
+    elapsed_us = F.when(elapsed_us < 0, 0).otherwise(
+        elapsed_us
+    )  # a table's commits have timestamps in ms
     return F.struct(
         F.lit(group).alias("group"),
         name.alias("name"),
         F.lit(step).alias("step"),
-        (since / 1000).alias("ms"),
+        (elapsed_us / 1000).alias("ms"),
     )
 
 
@@ -274,7 +322,7 @@ def _series(
 ) -> dict[str, dict[str, list[Point]]]:
     """Return values over time, by plot and name; a plot has the names with the largest sums.
 
-    For a height (a queue, a window) the value is the largest of its bucket.
+    The value of a bucket is the maximum of gauges (queue, window), and the sum of counts.
     """
     one = F.lit(1.0).alias("value")
     frames = [
@@ -299,19 +347,19 @@ def _series(
     values = frames[0]
     for frame in frames[1:]:
         values = values.union(frame)
-    heights = F.col("plot").isin("window", "queue")
-    value = F.when(F.first(heights), F.max("value")).otherwise(F.sum("value"))
-    of_name = Window.partitionBy("plot", "name")
+    is_gauge = F.col("plot").isin("window", "queue")
+    value = F.when(F.first(is_gauge), F.max("value")).otherwise(F.sum("value"))
+    by_name = Window.partitionBy("plot", "name")
     rows = (
         values.groupBy("plot", "name", _bucket("at", bucket_s).alias("bucket"))
         .agg(value.alias("value"))
-        .withColumn("total", F.sum("value").over(of_name))
+        .withColumn("total", F.sum("value").over(by_name))
         .withColumn(
-            "place",
+            "rank",
             F.dense_rank().over(Window.partitionBy("plot").orderBy(F.desc("total"), "name")),
         )
-        .where((F.col("place") <= SERIES_MAX) & (F.col("total") > 0))
-        .orderBy("plot", "place", "bucket")
+        .where((F.col("rank") <= SERIES_MAX) & (F.col("total") > 0))
+        .orderBy("plot", "rank", "bucket")
         .collect()
     )
     found: dict[str, dict[str, list[Point]]] = {
@@ -319,7 +367,7 @@ def _series(
     }
     for row in rows:
         line = found[row.plot].setdefault(row.name, [])
-        line.append((_of_seconds(row.bucket), row.value))
+        line.append((_from_unix_s(row.bucket), row.value))
     return found
 
 
@@ -329,7 +377,7 @@ def _flows(events: DataFrame) -> list[Flow]:
         events.where("kind = 'flow'")
         .groupBy("client")
         .agg(
-            F.count("*").alias("asked"),
+            F.count("*").alias("samples"),
             full.alias("full"),
             F.max("window_size").alias("size"),
             F.max("queue").alias("queue"),
@@ -339,33 +387,33 @@ def _flows(events: DataFrame) -> list[Flow]:
         .limit(NAMES_MAX)
         .collect()
     )
-    return [Flow(r.client, r.asked, r.full, r["size"], r.queue, r.bytes) for r in rows]
+    return [Flow(r.client, r.samples, r.full, r["size"], r.queue, r.bytes) for r in rows]
 
 
 def _reconnects(connections: DataFrame) -> list[Reconnects]:
     by_minute = connections.groupBy("client", F.date_trunc("minute", "began_at").alias("minute"))
-    counted = by_minute.agg(
-        F.count_if(~F.col("refused")).alias("let_in"),
+    counts = by_minute.agg(
+        F.count_if(~F.col("refused")).alias("accepted"),
         F.count_if("refused").alias("refused"),
-        F.count("*").alias("came"),
+        F.count("*").alias("attempts"),
     )
     rows = (
-        counted.groupBy("client")
+        counts.groupBy("client")
         .agg(
-            F.sum("let_in").alias("connections"),
+            F.sum("accepted").alias("connections"),
             F.sum("refused").alias("refused"),
-            F.max("came").alias("most"),
-            F.max_by("minute", "came").alias("worst"),
+            F.max("attempts").alias("most"),
+            F.max_by("minute", "attempts").alias("worst"),
         )
         .orderBy(F.desc("most"), F.desc("connections"), "client")
         .limit(NAMES_MAX)
         .collect()
     )
-    return [Reconnects(r.client, r.connections, r.refused, r.most, _utc(r.worst)) for r in rows]
+    return [Reconnects(r.client, r.connections, r.refused, r.by_count, _utc(r.worst)) for r in rows]
 
 
 def _bucket(at: str, bucket_s: int) -> Column:
-    """Return the second at which the bucket of `at` begins."""
+    """Return a column with the start of the bucket of a time, in seconds since the Unix epoch."""
     return F.floor(F.unix_seconds(at) / bucket_s) * bucket_s
 
 
@@ -378,9 +426,9 @@ def _bucket_s(first: datetime | None, last: datetime | None) -> int:
 
 
 def _utc(moment: datetime) -> datetime:
-    """Return a time of Spark, which is local without a time zone, in UTC."""
+    """Return a local time without a zone, as Spark returns it, in UTC."""
     return moment.astimezone(UTC)
 
 
-def _of_seconds(seconds: int | str) -> datetime:
+def _from_unix_s(seconds: int | str) -> datetime:
     return datetime.fromtimestamp(int(seconds), UTC)

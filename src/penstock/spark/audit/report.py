@@ -1,7 +1,7 @@
-"""The report: measures as one self-contained HTML page.
+"""Renders measures as one self-contained HTML page, the report.
 
-No script, no network: the page forbids both itself (Content-Security-Policy). Every text goes
-through Jinja's escaping, because clients choose their names; only the plots are inserted unescaped.
+The page has no scripts and loads nothing: its Content-Security-Policy forbids both. Jinja escapes
+every text, because clients choose their names; only the plots are inserted unescaped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from markupsafe import Markup
 
 from penstock.spark.audit import plots
 from penstock.spark.audit.measures import Latency, Measures
-from penstock.spark.audit.plots import shown
+from penstock.spark.audit.plots import short_name
 from penstock.spark.audit.tables import IN_FLIGHT, QUEUED, UNACCOUNTED
 
 TEMPLATE: Final = "report.html.j2"
 
 _NAME_CHARACTERS_MAX: Final = 120  # of a name in a table
-_BY_HAND: Final = {
+_PENDING_STATES: Final = {
     IN_FLIGHT: "their clients have not acknowledged them yet",
     QUEUED: "they wait for their clients",
 }
@@ -30,19 +30,19 @@ _BY_HAND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One paragraph; `mood` is "good", "bad", "soft" or nothing."""
+    """A paragraph; `style` is its CSS class: good, bad, soft (grey) or empty."""
 
     text: str
-    mood: str = ""
+    style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table; its first `names` columns are text, the others numbers."""
+    """A table whose first `text_columns` columns are text, and the others numbers."""
 
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    names: int = 1
+    text_columns: int = 1
 
 
 @dataclass(slots=True)
@@ -57,7 +57,12 @@ class Section:
 
 
 def render(measures: Measures, source: str) -> str:
-    """Return the page; `source` says where the events are from."""
+    """Return the page.
+
+    Args:
+        measures: the measures.
+        source: the stream and server of the events, for the heading.
+    """
     environment = Environment(
         loader=PackageLoader("penstock.spark.audit", "."),
         autoescape=True,
@@ -85,7 +90,7 @@ def _summary(m: Measures) -> Section:
         section.texts.append(
             Text(
                 "No message was followed. Set events.topic_filters in the broker's configuration"
-                " to follow messages; what clients did is told below.",
+                " to follow messages; connections and drops are below.",
                 "soft",
             )
         )
@@ -96,11 +101,11 @@ def _summary(m: Measures) -> Section:
             f" {m.deliveries:,} deliveries."
         )
     )
-    lost = m.states.get(UNACCOUNTED, 0)
-    if lost:
+    unaccounted = m.states.get(UNACCOUNTED, 0)
+    if unaccounted:
         section.texts.append(
             Text(
-                f"{lost:,} deliveries are unaccounted for: no event tells what became of them."
+                f"{unaccounted:,} deliveries are unaccounted for: no event tells their outcome."
                 " Either the range ends before they were sent, or events were lost (a crash"
                 " loses those of a quarter of a second; $SYS/broker/events/lost counts others).",
                 "bad",
@@ -108,7 +113,7 @@ def _summary(m: Measures) -> Section:
         )
     else:
         section.texts.append(Text("Every one of them is accounted for.", "good"))
-    for state, why in _BY_HAND.items():
+    for state, why in _PENDING_STATES.items():
         if m.states.get(state):
             section.texts.append(Text(f"{state}: {m.states[state]:,}; {why}.", "soft"))
     if m.unknown_deliveries:
@@ -119,19 +124,19 @@ def _summary(m: Measures) -> Section:
                 "soft",
             )
         )
-    section.plots.append(_svg(plots.bars("states", "deliveries", list(m.states.items()))))
+    section.plots.append(_svg(plots.bar_plot("states", "deliveries", list(m.states.items()))))
     total = max(1, sum(m.states.values()))
     rows = [
         (state, f"{count:,}", f"{100 * count / total:.2f} %") for state, count in m.states.items()
     ]
-    section.tables.append(Listing(("what became of it", "deliveries", "share"), rows))
+    section.tables.append(Listing(("outcome", "deliveries", "share"), rows))
     return section
 
 
 def _latency(m: Measures) -> Section:
     section = Section("latency", "From publish to acknowledgement")
     if not m.latencies:
-        section.texts.append(Text("Nothing was measured.", "soft"))
+        section.texts.append(Text("No latency was measured.", "soft"))
         return section
     section.texts.append(
         Text(
@@ -146,8 +151,8 @@ def _latency(m: Measures) -> Section:
         over_time = {"median": m.latency_p50, "99th percentile": m.latency_p99}
         section.plots.append(
             _svg(
-                plots.lines(
-                    "latency", "ms to acknowledgement", over_time, _span(m), log=_positive(m)
+                plots.line_plot(
+                    "latency", "ms to acknowledgement", over_time, _span(m), log=_are_positive(m)
                 )
             )
         )
@@ -156,7 +161,7 @@ def _latency(m: Measures) -> Section:
         ("clients", f"subscriber, until {_step(m.by_client)}", m.by_client),
     ):
         if latencies:
-            section.plots.append(_svg(plots.ranges(f"latency-{name}", latencies)))
+            section.plots.append(_svg(plots.range_plot(f"latency-{name}", latencies)))
             section.tables.append(_latency_table(title, latencies))
     return section
 
@@ -165,34 +170,43 @@ def _windows(m: Measures) -> Section:
     section = Section("windows", "In-flight windows")
     if not m.flows:
         section.texts.append(
-            Text("No client was asked (events.flow_interval_s), or nothing was sent.", "soft")
+            Text("No window was sampled (events.flow_interval_s), or nothing was sent.", "soft")
         )
         return section
     section.texts.append(
         Text(
-            "A window that is full again and again holds its client's messages back: the client"
-            " acknowledges more slowly than they come, or its window is small.",
+            "A window that is often full delays its client's messages: the client acknowledges"
+            " more slowly than messages arrive, or its window is small.",
             "soft",
         )
     )
     if m.window:
         section.plots.append(
             _svg(
-                plots.lines("window", "share of the window in use", m.window, _span(m), steps=True)
+                plots.line_plot(
+                    "window", "share of the window in use", m.window, _span(m), steps=True
+                )
             )
         )
     rows = [
         (
             _name(flow.client),
-            f"{flow.asked:,}",
-            f"{100 * flow.full:.1f} %",
+            f"{flow.samples:,}",
+            f"{100 * flow.full_share:.1f} %",
             f"{flow.window_size:,}",
             f"{flow.queue_max:,}",
             f"{flow.queue_bytes_max:,}",
         )
         for flow in m.flows
     ]
-    headings = ("client", "asked", "window full", "places", "longest queue", "its bytes")
+    headings = (
+        "client",
+        "samples",
+        "window full",
+        "window size",
+        "longest queue",
+        "largest queue, bytes",
+    )
     section.tables.append(Listing(headings, rows))
     return section
 
@@ -202,9 +216,11 @@ def _queues(m: Measures) -> Section:
     if not m.queue:
         section.texts.append(Text("No message waited in a queue.", "good"))
         return section
-    section.texts.append(Text("The longest queue of each step, of the clients with most.", "soft"))
+    section.texts.append(
+        Text("The longest queue in each step of time, for the clients with most.", "soft")
+    )
     section.plots.append(
-        _svg(plots.lines("queue", "messages waiting", m.queue, _span(m), steps=True))
+        _svg(plots.line_plot("queue", "messages waiting", m.queue, _span(m), steps=True))
     )
     return section
 
@@ -215,29 +231,27 @@ def _drops(m: Measures) -> Section:
         section.texts.append(Text("Nothing was dropped.", "good"))
         return section
     total = sum(m.drops_by_reason.values())
-    section.texts.append(
-        Text(f"{total:,} messages were dropped, all that there were, followed or not.", "bad")
-    )
+    section.texts.append(Text(f"{total:,} messages were dropped, followed ones and others.", "bad"))
     reasons = [(reason, float(count)) for reason, count in m.drops_by_reason.items()]
-    section.plots.append(_svg(plots.bars("drops", "messages", reasons)))
-    section.plots.append(_svg(plots.lines("drops-time", "messages", m.drops, _span(m))))
+    section.plots.append(_svg(plots.bar_plot("drops", "messages", reasons)))
+    section.plots.append(_svg(plots.line_plot("drops-time", "messages", m.drops, _span(m))))
     rows = [
         (_name(client), _name(reason), f"{count:,}") for client, reason, count in m.drops_by_client
     ]
-    section.tables.append(Listing(("client", "reason", "messages"), rows, names=2))
+    section.tables.append(Listing(("client", "reason", "messages"), rows, text_columns=2))
     return section
 
 
 def _resends(m: Measures) -> Section:
     section = Section("resends", "Sent again")
     if not m.resends_by_client:
-        section.texts.append(Text("No message that was followed was sent again.", "good"))
+        section.texts.append(Text("No followed message was sent again.", "good"))
         return section
     section.texts.append(
-        Text("Messages a client had not acknowledged when its connection ended.", "soft")
+        Text("Messages that a client had not acknowledged when its connection ended.", "soft")
     )
     section.plots.append(
-        _svg(plots.lines("resends", "messages", {"sent again": m.resends}, _span(m)))
+        _svg(plots.line_plot("resends", "messages", {"sent again": m.resends}, _span(m)))
     )
     rows = [(_name(client), f"{count:,}") for client, count in m.resends_by_client]
     section.tables.append(Listing(("client", "messages"), rows))
@@ -247,12 +261,14 @@ def _resends(m: Measures) -> Section:
 def _reconnects(m: Measures) -> Section:
     section = Section("connections", "Connections and reconnect storms")
     if not m.reconnects:
-        section.texts.append(Text("Nobody connected.", "soft"))
+        section.texts.append(Text("No client connected.", "soft"))
         return section
     section.texts.append(Text(f"{m.connections:,} connections."))
     series = {"connected": m.connected, "refused": m.refused}
-    drawn = {name: points for name, points in series.items() if points}
-    section.plots.append(_svg(plots.lines("connections", f"in {m.bucket_s} s", drawn, _span(m))))
+    plotted = {name: points for name, points in series.items() if points}
+    section.plots.append(
+        _svg(plots.line_plot("connections", f"in {m.bucket_s} s", plotted, _span(m)))
+    )
     rows = [
         (
             _name(client.client),
@@ -263,16 +279,16 @@ def _reconnects(m: Measures) -> Section:
         )
         for client in m.reconnects
     ]
-    headings = ("client", "most in a minute", "which (UTC)", "connections", "refused")
+    headings = ("client", "most in a minute", "that minute (UTC)", "connections", "refused")
     section.tables.append(Listing(headings, rows))
     if m.ends:
         ends = [(by, _name(reason), f"{count:,}") for by, reason, count in m.ends]
-        section.tables.append(Listing(("ended by", "because", "connections"), ends, names=2))
+        section.tables.append(Listing(("ended by", "because", "connections"), ends, text_columns=2))
     return section
 
 
 def _events(m: Measures) -> Section:
-    section = Section("events", "What this rests on")
+    section = Section("events", "The events of this report")
     section.texts.append(
         Text(
             f"Log of epoch {', '.join(map(_name, m.epochs)) or 'none'}; in this range the broker"
@@ -315,12 +331,12 @@ def _span(m: Measures) -> tuple[datetime, datetime]:
     return m.first, m.last
 
 
-def _positive(m: Measures) -> bool:
+def _are_positive(m: Measures) -> bool:
     return all(value > 0 for _, value in (*m.latency_p50, *m.latency_p99))
 
 
 def _name(name: str | None) -> str:
-    return shown(name, _NAME_CHARACTERS_MAX)
+    return short_name(name, _NAME_CHARACTERS_MAX)
 
 
 def _time(moment: datetime) -> str:

@@ -1,9 +1,9 @@
-"""Joins events: the outcome of each delivery, each connection, and all drops.
+"""Joins events to tables of deliveries, connections and drops, and stores them.
 
-deliveries   one row for a message and each client it went to; a message without a subscriber
-             has one without a `receiver`
-connections  one row for a connection, or for a CONNECT that was refused
-drops        one row for each event about messages that did not arrive
+deliveries   one row for each message and each client to which it was sent; a message without a
+             subscriber has one row without a `receiver`
+connections  one row for each connection, and for each refused CONNECT
+drops        one row for each event about dropped or expired messages
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pyspark.sql import functions as F
 
 from penstock.errors import ConfigError
 
-NAMES: Final = ("deliveries", "connections", "drops")
+TABLE_NAMES: Final = ("deliveries", "connections", "drops")
 
-MARK: Final = "_penstock_audit"
-"""A file of this name says that the tables beside it may be overwritten."""
+MARKER_NAME: Final = "_penstock_audit"
+"""A file of this name marks a directory whose tables the next audit may overwrite."""
 
 ACKNOWLEDGED: Final = "acknowledged"
 BRIDGED: Final = "bridged"
@@ -41,7 +41,7 @@ STATES: Final = (
     ACKNOWLEDGED, BRIDGED, SENT_QOS0, IN_FLIGHT, QUEUED, DROPPED, EXPIRED, MOVED, NO_SUBSCRIBER,
     UNACCOUNTED,
 )  # fmt: skip
-"""The possible outcomes of one delivery, as far as the events tell."""
+"""The possible outcomes of one delivery, according to the events."""
 
 _STEPS: Final = (
     "queued", "sent", "resent", "acknowledged", "completed", "bridged", "dropped", "expired",
@@ -49,8 +49,8 @@ _STEPS: Final = (
 )  # fmt: skip
 
 
-def deliveries(events: DataFrame) -> DataFrame:
-    """Return a row for every traced message and each client it went to."""
+def join_deliveries(events: DataFrame) -> DataFrame:
+    """Return a row for each followed message and each client to which it was sent."""
     messages = events.where("kind = 'received'").select(
         "epoch",
         "offset",
@@ -72,14 +72,14 @@ def deliveries(events: DataFrame) -> DataFrame:
         .groupBy("epoch", "offset", F.col("client").alias("receiver"))
         .agg(
             F.max("qos").alias("qos"),
-            _first("queued", "queued_at"),
-            _first("sent", "sent_at"),
+            _first_time("queued", "queued_at"),
+            _first_time("sent", "sent_at"),
             F.count_if(F.col("kind") == "resent").alias("resent"),
             F.min(F.when(F.col("kind").isin("acknowledged", "bridged"), F.col("at"))).alias(
                 "acknowledged_at"
             ),
-            _first("bridged", "bridged_at"),
-            _first("completed", "completed_at"),
+            _first_time("bridged", "bridged_at"),
+            _first_time("completed", "completed_at"),
             F.min(F.when(F.col("kind").isin("dropped", "expired"), F.col("at"))).alias(
                 "dropped_at"
             ),
@@ -92,34 +92,38 @@ def deliveries(events: DataFrame) -> DataFrame:
     joined = messages.join(commits, ["epoch", "offset"], "left").join(
         steps, ["epoch", "offset"], "full"
     )
-    return joined.withColumn("resent", F.coalesce("resent", F.lit(0))).withColumn("state", _state())
+    return joined.withColumn("resent", F.coalesce("resent", F.lit(0))).withColumn(
+        "state", _outcome()
+    )
 
 
-def connections(events: DataFrame) -> DataFrame:
-    """Return a row for every connection and every refused CONNECT; an open one has no
-    `ended_at`."""
+def join_connections(events: DataFrame) -> DataFrame:
+    """Return a row for each connection and each refused CONNECT.
+
+    The `ended_at` of a connection that is still open is null.
+    """
     order = Window.partitionBy("epoch", "client").orderBy("at", "n")
     ends = F.lead("kind").over(order) == "disconnected"
 
-    def of_end(name: str, alias: str) -> Column:
+    def end_column(name: str, alias: str) -> Column:
         return F.when(ends, F.lead(name).over(order)).alias(alias)
 
-    lives = events.where(F.col("kind").isin("connected", "disconnected")).select(
+    with_ends = events.where(F.col("kind").isin("connected", "disconnected")).select(
         "*",
-        of_end("at", "ended_at"),
-        of_end("by", "ended_by"),
-        of_end("reason", "ended_because"),
-        of_end("code", "ended_with"),
-        *(of_end(name, f"messages_{name}") for name in _TALLY),
+        end_column("at", "ended_at"),
+        end_column("by", "ended_by"),
+        end_column("reason", "ended_because"),
+        end_column("code", "ended_with"),
+        *(end_column(name, f"messages_{name}") for name in _COUNTERS),
     )
-    began = lives.where("kind = 'connected'")
+    began = with_ends.where("kind = 'connected'")
     refused = events.where("kind = 'refused'").select(
         "*",
         F.col("at").alias("ended_at"),
         F.lit("broker").alias("ended_by"),
         F.col("reason").alias("ended_because"),
         F.col("code").alias("ended_with"),
-        *(F.lit(None).cast("bigint").alias(f"messages_{name}") for name in _TALLY),
+        *(F.lit(None).cast("bigint").alias(f"messages_{name}") for name in _COUNTERS),
     )
     return began.unionByName(refused).select(
         "epoch",
@@ -138,15 +142,18 @@ def connections(events: DataFrame) -> DataFrame:
         "ended_by",
         "ended_because",
         "ended_with",
-        *(f"messages_{name}" for name in _TALLY),
+        *(f"messages_{name}" for name in _COUNTERS),
     )
 
 
-_TALLY: Final = ("received", "sent", "resent", "acknowledged", "dropped")
+_COUNTERS: Final = ("received", "sent", "resent", "acknowledged", "dropped")
 
 
-def drops(events: DataFrame) -> DataFrame:
-    """Return the drops and their reasons: `messages` of a row, `offset` if it is a single one."""
+def select_drops(events: DataFrame) -> DataFrame:
+    """Return a row for each event about dropped or expired messages.
+
+    `messages` is their number; `offset` is that of a single message, else null.
+    """
     return events.where(F.col("kind").isin("dropped", "expired")).select(
         "epoch", "at", "client", "reason", "messages", "topic", "offset"
     )
@@ -157,18 +164,24 @@ def drops(events: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Landings:
-    """The offsets up to which a table had landed, and when; ascending, of one epoch."""
+    """The commits of a table, of one epoch: the landed end and the time of each, both ascending.
+
+    Attributes:
+        epoch: the epoch of the log.
+        ends: the offset after the last landed message.
+        at_us: the time of the commit, in µs since the Unix epoch.
+    """
 
     epoch: str
     ends: tuple[int, ...]
     at_us: tuple[int, ...]
 
 
-def landings_of(path: Path) -> list[Landings]:
-    """Return the landings from the history of a Delta table.
+def read_landings(path: Path) -> list[Landings]:
+    """Return the landings in the history of a Delta table, one for each epoch.
 
     Raises:
-        ConfigError: there is no such table.
+        ConfigError: there is no table in `path`, or no commit of it has landed messages.
     """
     if not (path / "_delta_log").is_dir():
         raise ConfigError(f"there is no table in {path}")
@@ -180,7 +193,9 @@ def landings_of(path: Path) -> list[Landings]:
             at_us = int(commit["timestamp"]) * 1000
             ends[int(end)] = min(at_us, ends.get(int(end), at_us))
     if not found:
-        raise ConfigError(f"no commit of the table in {path} says what it landed: not one of ours")
+        raise ConfigError(
+            f"no commit of the table in {path} has landed messages of a log of Penstock"
+        )
     return [
         Landings(epoch, tuple(sorted(ends)), tuple(ends[end] for end in sorted(ends)))
         for epoch, ends in found.items()
@@ -188,7 +203,12 @@ def landings_of(path: Path) -> list[Landings]:
 
 
 def with_landings(frame: DataFrame, landings: Sequence[Landings]) -> DataFrame:
-    """Return `frame`, which has `epoch` and `offset`, with `landed_at`: null if not landed."""
+    """Return the frame with a column `landed_at`: when the message was in the table, or null.
+
+    Args:
+        frame: rows with the columns `epoch` and `offset`.
+        landings: the commits of the table.
+    """
     by_epoch = {
         landed.epoch: (np.array(landed.ends), np.array(landed.at_us)) for landed in landings
     }
@@ -213,18 +233,18 @@ def with_landings(frame: DataFrame, landings: Sequence[Landings]) -> DataFrame:
 
 
 def write_tables(directory: Path, frames: dict[str, DataFrame], table_format: str) -> None:
-    """Write each frame as the table of its name, replacing that of an earlier audit.
+    """Write each frame as the table of its name, and replace that of an earlier audit.
 
     Raises:
-        ConfigError: there are tables that no audit has written.
+        ConfigError: the directory has tables that no audit has written.
     """
-    mark = directory / MARK
-    if not mark.exists() and any((directory / name).exists() for name in frames):
+    marker = directory / MARKER_NAME
+    if not marker.exists() and any((directory / name).exists() for name in frames):
         raise ConfigError(
             f"{directory} has tables that no audit has written; give --tables another directory"
         )
     directory.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    marker.touch()
     for name, frame in frames.items():
         path = directory / name
         frame.write.mode("overwrite").parquet(str(path))
@@ -232,12 +252,12 @@ def write_tables(directory: Path, frames: dict[str, DataFrame], table_format: st
             convert_to_deltalake(str(path))
 
 
-def _first(kind: str, alias: str) -> Column:
+def _first_time(kind: str, alias: str) -> Column:
     return F.min(F.when(F.col("kind") == kind, F.col("at"))).alias(alias)
 
 
-def _state() -> Column:
-    """Return the final state of a delivery; an acknowledgement counts whatever else was tried."""
+def _outcome() -> Column:
+    """Return the outcome of a delivery as a column; an acknowledgement overrides other events."""
     return (
         F.when(F.col("bridged_at").isNotNull(), BRIDGED)
         .when(F.col("acknowledged_at").isNotNull(), ACKNOWLEDGED)

@@ -1,4 +1,4 @@
-"""Traces one message through its events."""
+"""Lists the events of one message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One event of the message."""
+    """One event of a message, with its other fields in words."""
 
     epoch: str
     at: datetime
@@ -21,7 +21,10 @@ class TraceStep:
 
 
 def trace(events: DataFrame, offset: int) -> list[TraceStep]:
-    """Return the events of the message at `offset`, in order; one of several epochs is several."""
+    """Return the events of the messages at `offset`, in order of epoch and time.
+
+    If the events are of several epochs, each epoch may have a message at this offset.
+    """
     rows = (
         events.where((F.col("offset") == offset) | F.array_contains("offsets", offset))
         .orderBy("epoch", "at", "n")

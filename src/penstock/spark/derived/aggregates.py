@@ -1,13 +1,13 @@
-"""Aggregates: their columns, and how they are computed row by row.
+"""Computes aggregates row by row, and the types of their columns.
 
-A *part* is a partial aggregate of some rows; parts can be merged in any order:
+A partial aggregate has the values of some rows; partial aggregates can be merged in any order:
 
     count      number                         min, max   value
     sum        number, value                  mean       number, value: the sum
     first      time, offset, value            last       time, offset, value
 
-Spark's operators do this by themselves (`aggregation`); for windows with a watermark for each key
-(`keyed_aggregation`) it is done here. NaN is larger than every number, as in Spark.
+They are for windows with a watermark for each key (`keyed_aggregation`); for other windows Spark's
+operators compute aggregates (`aggregation`). NaN is larger than every number, as in Spark.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _DIGITS_MAX: Final = 38
 _EXACT: Final = Context(prec=2 * _DIGITS_MAX)
 
 
-class Part(NamedTuple):
+class PartialAggregate(NamedTuple):
     """A partial aggregate of some rows.
 
     Attributes:
         number: the number of rows, or of values that are not null.
-        at_us: the time of the row that has `value`, for first and last.
-        offset: the offset of that row.
-        value: see above; for a sum None if it exceeds its type.
+        at_us: for first and last the time of the row that has `value`, in µs since the Unix epoch.
+        offset: for first and last the offset of that row.
+        value: the value in the table above; None for a sum that exceeds its type.
     """
 
     number: int = 0
@@ -42,46 +42,55 @@ class Part(NamedTuple):
     value: Any = None
 
 
-NOTHING: Final = Part()
+EMPTY: Final = PartialAggregate()
 
 
-def part_of(function: Function, value: Any, at_us: int, offset: int) -> Part:
-    """Return the aggregate of one row; `value` may be null."""
+def partial_of_row(function: Function, value: Any, at_us: int, offset: int) -> PartialAggregate:
+    """Return the partial aggregate of one row.
+
+    Args:
+        function: the function of the aggregate.
+        value: the value of the row; a null value is not counted.
+        at_us: the time of the row, in µs since the Unix epoch.
+        offset: the offset of the row.
+    """
     if value is None:
-        return NOTHING
+        return EMPTY
     match function:
         case "count":
-            return Part(1)
+            return PartialAggregate(1)
         case "mean":
-            return Part(1, value=float(value))
+            return PartialAggregate(1, value=float(value))
         case "first" | "last":
-            return Part(1, at_us, offset, value)
+            return PartialAggregate(1, at_us, offset, value)
         case "sum" | "min" | "max":
-            return Part(1, value=value)
+            return PartialAggregate(1, value=value)
 
 
-def merged(function: Function, one: Part, other: Part) -> Part:
-    """Return the aggregate of the rows of both."""
+def merge_partials(
+    function: Function, one: PartialAggregate, other: PartialAggregate
+) -> PartialAggregate:
+    """Return the partial aggregate of the rows of both."""
     if not one.number or not other.number:
         return one if one.number else other
     number = one.number + other.number
     match function:
         case "count":
-            return Part(number)
+            return PartialAggregate(number)
         case "sum" | "mean":
-            return Part(number, value=_sum(one.value, other.value))
+            return PartialAggregate(number, value=_sum(one.value, other.value))
         case "min":
-            return Part(number, value=min(one.value, other.value, key=_order))
+            return PartialAggregate(number, value=min(one.value, other.value, key=_nan_last))
         case "max":
-            return Part(number, value=max(one.value, other.value, key=_order))
+            return PartialAggregate(number, value=max(one.value, other.value, key=_nan_last))
         case "first":
-            return min(one, other, key=_order_key)._replace(number=number)
+            return min(one, other, key=_time_order)._replace(number=number)
         case "last":
-            return max(one, other, key=_order_key)._replace(number=number)
+            return max(one, other, key=_time_order)._replace(number=number)
 
 
-def result_of(function: Function, part: Part) -> Any:
-    """Return the value of the column."""
+def final_value(function: Function, part: PartialAggregate) -> Any:
+    """Return the value of the aggregate's column."""
     if function == "count":
         return part.number
     if function == "mean" and part.number:
@@ -92,15 +101,15 @@ def result_of(function: Function, part: Part) -> Any:
 def result_types(
     table: str, aggregates: Mapping[str, Aggregate], schema: pa.Schema
 ) -> dict[str, pa.DataType]:
-    """Return the types of the columns, by name.
+    """Return the type of each aggregate's column, by name.
 
     Args:
-        table: name of the table, for errors.
-        aggregates: by column.
-        schema: the columns of the rows.
+        table: the name of the table, for errors.
+        aggregates: the aggregates, by column.
+        schema: the columns of the source.
 
     Raises:
-        ConfigError: a column has no type for its function.
+        ConfigError: a function cannot be applied to the type of its source column.
     """
     return {name: _result_type(table, one, schema) for name, one in aggregates.items()}
 
@@ -133,7 +142,8 @@ def _result_type(table: str, aggregate: Aggregate, schema: pa.Schema) -> pa.Data
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """Add two values; None if either is None, or the sum exceeds the column."""
+    """Return the sum of two values; None if either is None, or the sum exceeds the column's
+    type."""
     if one is None or other is None:
         return None
     if isinstance(one, Decimal):
@@ -143,11 +153,11 @@ def _sum(one: Any, other: Any) -> Any:
     return None if isinstance(total, int) and abs(total) > _LONG_MAX else total
 
 
-def _order(value: Any) -> tuple[bool, Any]:
+def _nan_last(value: Any) -> tuple[bool, Any]:
     return value != value, value  # only NaN differs from itself
 
 
-def _order_key(part: Part) -> tuple[int, int]:
+def _time_order(part: PartialAggregate) -> tuple[int, int]:
     assert part.at_us is not None
     assert part.offset is not None
     return part.at_us, part.offset

@@ -1,9 +1,9 @@
-"""Aggregates over windows of time, and over sessions, by the time of receipt.
+"""Computes aggregates over windows and sessions by the time of receipt, with Spark's own operators.
 
-Spark's own operators compute them. A row of the table is written once, when its window is over:
-when the watermark, the newest time seen minus the time that rows may be late, has passed its end.
-Until then it is in the state, in the checkpoint. By time of receipt no row is late; for times in
-the messages there is `keyed_aggregation`.
+A row of the table is written once, when its window is closed: when the watermark, the newest time
+of receipt minus the lateness that is allowed, has passed the end of the window. Until then the
+window is in the state, in the checkpoint. By time of receipt no row is late; `keyed_aggregation` is
+for times in the messages.
 """
 
 from __future__ import annotations
@@ -25,110 +25,115 @@ _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class Aggregation:
-    """The derivation of kinds `windowed` and `sessions`, by `received_at`.
+    """The derivation of kinds `windowed` and `sessions` by `received_at`.
 
     Raises:
-        ConfigError: a column does not exist, or has no type for its function.
+        ConfigError: a function cannot be applied to the type of its source column.
     """
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
         self._definition = definition
-        self._aggregates = aggregates_of(definition)
-        self.schema = aggregated_schema(definition, source)
+        self._aggregates = parse_aggregates(definition)
+        self.schema = aggregate_schema(definition, source)
         columns = dict.fromkeys(
             [
                 *("epoch", "offset", RECEIVED_AT, *definition.keys),
-                *(one.column for one in self._aggregates.values() if one.column),
+                *(aggregate.column for aggregate in self._aggregates.values() if aggregate.column),
             ]
         )
         self._rows = SourceRows(source, [*columns])
 
     @property
-    def wording(self) -> str:
-        """The computation in words, without its lateness."""
-        it = self._definition
-        return f"{windows_wording(it)} by {', '.join(it.keys)}: {aggregates_wording(it)}"
+    def description(self) -> str:
+        """The computation in words, without the allowed lateness, which may change."""
+        definition = self._definition
+        keys = ", ".join(definition.keys)
+        return f"{describe_windows(definition)} by {keys}: {describe_aggregates(definition)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return the windows that are over, of a stream of messages."""
-        it = self._definition
-        rows = self._rows.of(messages)
-        found = (
-            rows.withWatermark(RECEIVED_AT, _interval(it.watermark_s))
-            .groupBy(self._window().alias(_WINDOW), *map(quoted, it.keys))
+        """Return a stream with a row for each closed window of a stream of messages."""
+        definition = self._definition
+        rows = self._rows.decode(messages)
+        aggregated = (
+            rows.withWatermark(RECEIVED_AT, _interval(definition.watermark_s))
+            .groupBy(self._window().alias(_WINDOW), *map(column_named, definition.keys))
             .agg(
                 F.max("epoch").alias("epoch"),
                 F.max("offset").alias("offset"),
-                *(_expression(one).alias(name) for name, one in self._aggregates.items()),
+                *(
+                    _expression(aggregate).alias(name)
+                    for name, aggregate in self._aggregates.items()
+                ),
             )
         )
         start, end = F.col(f"{_WINDOW}.start"), F.col(f"{_WINDOW}.end")
-        if it.kind == "sessions":
-            end = end - F.expr(f"INTERVAL {_interval(it.gap_s or 0)}")
-        bounds = dict(zip(bounds_of(it), (start, end), strict=True))
-        return found.select(
+        if definition.kind == "sessions":
+            end = end - F.expr(f"INTERVAL {_interval(definition.gap_s or 0)}")
+        bounds = dict(zip(bound_columns(definition), (start, end), strict=True))
+        return aggregated.select(
             *(
-                bounds[name].alias(name) if name in bounds else quoted(name)
+                bounds[name].alias(name) if name in bounds else column_named(name)
                 for name in self.schema.names
             )
         )
 
     def _window(self) -> Column:
-        it = self._definition
-        if it.kind == "sessions":
-            return F.session_window(RECEIVED_AT, _interval(it.gap_s or 0))
-        slide_s = it.slide_s or it.window_s or 0
-        return F.window(RECEIVED_AT, _interval(it.window_s or 0), _interval(slide_s))
+        definition = self._definition
+        if definition.kind == "sessions":
+            return F.session_window(RECEIVED_AT, _interval(definition.gap_s or 0))
+        slide_s = definition.slide_s or definition.window_s or 0
+        return F.window(RECEIVED_AT, _interval(definition.window_s or 0), _interval(slide_s))
 
 
-def aggregates_of(definition: DerivedDefinition) -> dict[str, Aggregate]:
+def parse_aggregates(definition: DerivedDefinition) -> dict[str, Aggregate]:
     """Return the aggregates of a declaration, by column."""
     return {name: Aggregate.parse(text) for name, text in definition.aggregates.items()}
 
 
-def aggregated_schema(
-    definition: DerivedDefinition, source: DeclaredTable, *more: pa.Field
+def aggregate_schema(
+    definition: DerivedDefinition, source: DeclaredTable, *extra_fields: pa.Field
 ) -> pa.Schema:
-    """Return the columns of a table of aggregates.
+    """Return the columns of a table of aggregates; ``extra_fields`` are appended.
 
     Raises:
-        ConfigError: a column has no type for its function.
+        ConfigError: a function cannot be applied to the type of its source column.
     """
-    types = result_types(definition.name, aggregates_of(definition), source.schema)
+    types = result_types(definition.name, parse_aggregates(definition), source.schema)
     return pa.schema(
         [
             source.schema.field("epoch"),
             source.schema.field("offset"),
-            *(pa.field(name, _TIMESTAMP) for name in bounds_of(definition)),
+            *(pa.field(name, _TIMESTAMP) for name in bound_columns(definition)),
             *(source.schema.field(key).remove_metadata() for key in definition.keys),
             *(pa.field(name, kind) for name, kind in types.items()),
-            *more,
+            *extra_fields,
         ]
     )
 
 
-def bounds_of(definition: DerivedDefinition) -> tuple[str, str]:
-    """Return the names of the columns with the begin and end of a window or session."""
+def bound_columns(definition: DerivedDefinition) -> tuple[str, str]:
+    """Return the names of the columns with the start and end of a window or session."""
     if definition.kind == "sessions":
         return "session_start", "session_end"
     return "window_start", "window_end"
 
 
-def windows_wording(definition: DerivedDefinition) -> str:
-    """Describe the windows or sessions in words."""
-    it = definition
-    if it.kind == "sessions":
-        return f"sessions with gaps of {it.gap_s:g} s of {it.event_time}"
-    return f"windows of {it.window_s:g} s every {it.slide_s or it.window_s:g} s of {it.event_time}"
+def describe_windows(definition: DerivedDefinition) -> str:
+    """Return the windows or sessions in words."""
+    time = definition.event_time
+    if definition.kind == "sessions":
+        return f"sessions with gaps of {definition.gap_s:g} s of {time}"
+    slide_s = definition.slide_s or definition.window_s
+    return f"windows of {definition.window_s:g} s every {slide_s:g} s of {time}"
 
 
-def aggregates_wording(definition: DerivedDefinition) -> str:
-    """Describe the aggregates of their rows in words."""
+def describe_aggregates(definition: DerivedDefinition) -> str:
+    """Return the aggregates in words."""
     return ", ".join(f"{name} = {text}" for name, text in definition.aggregates.items())
 
 
-def quoted(name: str) -> Column:
-    """Return a column whose name may have dots."""
+def column_named(name: str) -> Column:
+    """Return the column of this name, which may contain dots."""
     return F.col(f"`{name}`")
 
 
@@ -137,7 +142,7 @@ def _interval(seconds: float) -> str:
 
 
 def _expression(aggregate: Aggregate) -> Column:
-    value = quoted(aggregate.column) if aggregate.column else F.lit(1)
+    value = column_named(aggregate.column) if aggregate.column else F.lit(1)
     order = F.when(value.isNotNull(), F.struct(RECEIVED_AT, "offset"))
     functions: Mapping[Function, Callable[[], Column]] = {
         "count": lambda: F.count(value),

@@ -1,11 +1,11 @@
-"""A table to which the rows of a stateful query are added, each batch once.
+"""Adds the rows of a stateful query to a table, each batch once.
 
     stream of messages ──operators, state──▶ rows of a batch ──▶ files ──▶ one commit
 
 Spark stores the state of each batch in the checkpoint before the batch is done. A batch that is
-repeated starts from the same state, takes the same messages, and so gives the same rows: the table
-recognises it by query and batch, and leaves it out. It must still be computed, for the state that
-comes after it.
+repeated starts from the same state, reads the same messages, and so gives the same rows: the table
+recognises the batch by query and number, and does not add its rows again. The batch must still be
+computed, for the state that the next batch needs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ STATE_SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
-"""Spark's settings for stateful queries: their state is in RocksDB, with little of it in memory."""
+"""Spark's settings for stateful queries: RocksDB has their state, most of it on disk."""
 
 
-class AppendedTable:
-    """The target for the rows of a derivation. For one thread at a time.
+class AppendTarget:
+    """The target of a derivation that adds rows. For one thread at a time.
 
     Args:
         table: the table.
-        derive: the query.
-        checkpoint: the directory of its state.
-        after_commit: called when a batch has landed.
+        derive: returns the stream of rows for a stream of messages.
+        checkpoint: the directory of the query's checkpoint, with its state.
+        after_commit: called after each commit of rows.
     """
 
     def __init__(
@@ -62,40 +62,44 @@ class AppendedTable:
         self._after_commit = after_commit
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the derivation of the messages."""
+        """Return the stream of rows, of the messages that these options of the source select."""
         messages = spark.readStream.format("penstock").options(**options).load()
         return self._derive(messages)
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse a table of something else, or one whose state is missing."""
+        """Prepare the table.
+
+        Raises:
+            ConfigError: the table has another selection, or rows although the state is missing.
+        """
         self._table.prepare(selection)
         has_state = read_checkpoint(self._checkpoint).planned is not None
         if self._table.contents() is not None and not has_state:
             raise ConfigError(
-                f"the table in {self._table.path} was computed by a query whose state is gone, for"
+                f"the table in {self._table.path} was computed by a query whose state is lost:"
                 f" {self._checkpoint} is empty; remove {self._table.path} to compute it anew from"
                 " the log"
             )
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last in the table; 0 if there is none."""
+        """Return the offset after the last landed message; 0 if none has landed."""
         return self._table.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
-        """Add the rows of one batch to the table, unless they are in it.
+        """Add the rows of one batch to the table, unless the table has them already.
 
         Raises:
             TableError: the table cannot be written.
         """
         if self._table.has_landed(batch):
-            rows.write.format("noop").mode("overwrite").save()  # for the state
+            rows.write.format("noop").mode("overwrite").save()  # only to compute the state
             return LandingResult(is_replay=True)
         seen = self._table.landed_end(batch.selection)
         planned = read_checkpoint(self._checkpoint).planned
-        end = seen if planned is None else planned.only.offset
+        end = seen if planned is None else planned.single_log.offset
         writer = file_writer({ROWS: self._table.layout}, _all_rows, batch.batch_id)
-        found = map_in_arrow(rows, writer, FILES_DDL).collect()
-        files = [NewFile(**row.asDict()) for row in found]
+        written = map_in_arrow(rows, writer, FILES_DDL).collect()
+        files = [NewFile(**row.asDict()) for row in written]
         if not files:
             return LandingResult(end=end)
         if self._table.commit(batch, files, seen, end) is not Outcome.LANDED:

@@ -1,8 +1,8 @@
-"""A derived table, ready to fill: its source, its columns, and the table.
+"""Checks the declaration of a derived table, and opens its source and the table.
 
     epoch, offset │ columns of the kind
 
-`epoch` and `offset` are those of the last message of which a row is made.
+`epoch` and `offset` are those of the last message that contributed to a row.
 """
 
 from __future__ import annotations
@@ -28,21 +28,27 @@ _METADATA: Final[tuple[Metadata, ...]] = get_args(Metadata)
 
 
 class Derivation(Protocol):
-    """Computes rows of the table from rows of the source."""
+    """Computes rows of a derived table from messages of its source."""
 
     schema: pa.Schema
-    """The table's columns."""
+    """The columns of the derived table."""
 
     @property
-    def wording(self) -> str:
-        """The computation in words; a table of other words is another table."""
+    def description(self) -> str:
+        """The computation in words; it identifies the table, so it must not change."""
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return the query: from a stream of messages to a stream of rows, or of their sources."""
+        """Return a stream of rows for a stream of messages (of candidates for `last_known`)."""
 
 
 class DerivedTable:
-    """One `[[tables.derived]]`, checked as far as it can be without a log.
+    """One `[[tables.derived]]`, with all checks that need no log.
+
+    Args:
+        definition: the declaration.
+        source: the declaration of the source.
+        tables_dir: the default directory of tables.
+        iceberg: the names of the Iceberg catalog.
 
     Raises:
         ConfigError: the declaration contradicts itself or its source.
@@ -60,7 +66,7 @@ class DerivedTable:
         self.name = definition.name
         self.stream = source.stream
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
-        self._places = (tables_dir, iceberg)
+        self._locations = (tables_dir, iceberg)
         self.source = DeclaredTable(_with_metadata(source, definition, tables_dir), tables_dir)
         self.topic_filter = self.source.topic_filter
         self._check(source)
@@ -74,24 +80,24 @@ class DerivedTable:
 
     @property
     def group(self) -> str | None:
-        """The registered reader of its query; None if it has none."""
-        given = self.definition.group
-        return self.definition.name if given is None else given or None
+        """The name of the table's query as a registered reader; None if it is none."""
+        group = self.definition.group
+        return self.definition.name if group is None else group or None
 
     @property
     def has_watermark(self) -> bool:
-        """True if it is complete up to a time that its query knows."""
+        """True if the table is complete up to the watermark of its query."""
         return isinstance(self.derivation, Aggregation)
 
     def selection(self, epoch: str) -> Selection:
-        """Return the messages of a log that the table holds."""
-        wording = f", as {self.derivation.wording}"
-        return Selection(epoch, self.stream, (self.topic_filter,), wording)
+        """Return the messages of the log with this epoch from which the table is computed."""
+        description = f", as {self.derivation.description}"
+        return Selection(epoch, self.stream, (self.topic_filter,), description)
 
     def open(self) -> dict[str, LandedTable]:
-        """Return the table, which need not exist yet."""
+        """Return the table under the name `ROWS`; it need not exist yet."""
         form = self.definition.format
-        return {ROWS: open_table(form, self.path, self.schema, (), *self._places)}
+        return {ROWS: open_table(form, self.path, self.schema, (), *self._locations)}
 
     def _derivation(self) -> Derivation:
         match self.definition.kind:
@@ -105,42 +111,44 @@ class DerivedTable:
                 return Silence(self.definition, self.source)
 
     def _check(self, source: TableDefinition) -> None:
-        it, types = self.definition, self.source.schema
+        definition, types = self.definition, self.source.schema
         if source.repeats is not None:
             raise ConfigError(
-                f"table {it.name} has the source {source.name}, which leaves out repeats: nothing"
-                " can be derived from such a table yet; declare the source once more without"
-                " repeats, under another name"
+                f"table {definition.name} has the source {source.name}, which leaves out repeats:"
+                " nothing can be derived from such a table yet; declare the source again, without"
+                " repeats and under another name"
             )
-        columns = [*it.keys, it.event_time]
-        if it.kind in ("windowed", "sessions"):
-            columns += [text.partition("(")[2].rstrip(")") for text in it.aggregates.values()]
+        columns = [*definition.keys, definition.event_time]
+        if definition.kind in ("windowed", "sessions"):
+            columns += [
+                text.partition("(")[2].rstrip(")") for text in definition.aggregates.values()
+            ]
         for name in filter(None, columns):
             if name not in types.names:
                 raise ConfigError(
-                    f"table {it.name} needs the column {name}, and its source {source.name} has"
-                    f" none; it has {', '.join(types.names)}"
+                    f"table {definition.name} needs the column {name}, and its source {source.name}"
+                    f" has none; it has {', '.join(types.names)}"
                 )
-        if not pa.types.is_timestamp(types.field(it.event_time).type):
+        if not pa.types.is_timestamp(types.field(definition.event_time).type):
             raise ConfigError(
-                f"table {it.name} has the event_time {it.event_time}, which is"
-                f" {types.field(it.event_time).type}; it must be a timestamp"
+                f"table {definition.name} has the event_time {definition.event_time}, which is"
+                f" {types.field(definition.event_time).type}; it must be a timestamp"
             )
-        for key in it.keys:
+        for key in definition.keys:
             if pa.types.is_nested(types.field(key).type):
                 raise ConfigError(
-                    f"table {it.name} has the key {key}, which is {types.field(key).type}; only"
-                    " single values will do"
+                    f"table {definition.name} has the key {key}, which is {types.field(key).type};"
+                    " only single values are possible"
                 )
 
 
 def _with_metadata(
     source: TableDefinition, definition: DerivedDefinition, tables_dir: Path
 ) -> TableDefinition:
-    """Return the source with the further metadata that is needed of each message."""
+    """Return the source with the metadata columns that the derivation needs, and no partitions."""
     present = DeclaredTable(source, tables_dir).schema.names
-    needed = [one for one in (RECEIVED_AT, *definition.keys) if one not in present]
-    metadata = tuple(one for one in _METADATA if one in (*source.metadata, *needed))
+    needed = [name for name in (RECEIVED_AT, *definition.keys) if name not in present]
+    metadata = tuple(name for name in _METADATA if name in (*source.metadata, *needed))
     return source.model_copy(update={"metadata": metadata, "partition_by": ()})
 
 

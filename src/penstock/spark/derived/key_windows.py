@@ -1,15 +1,15 @@
-"""Windows and sessions of one key, with a watermark of its own.
+"""Computes the windows or sessions of one key, which has its own watermark.
 
-    rows, in order of offset ──▶ open windows ──the watermark passes the end──▶ written, once
+    rows, in order of offset ──▶ open windows ──the watermark passes the end──▶ closed windows
 
-The watermark of a key is the newest time among its own rows, minus the time by which rows may be
-late. A window that ended by then is closed. So a log of last year, or a device that was away for a
-month and then sends its stored messages, loses nothing, and no key makes another one late.
+The watermark of a key is the newest time among its own rows, minus the allowed lateness. A window
+that ends before it is closed. So no row is lost in a log of last year, or of a device that was
+offline for a month and then sends its stored messages, and no key makes rows of another one late.
 
     watermark_us = newest_us - lateness_us, and it never goes back
 
-A row is late when all windows that it belongs to are closed. The caller treats late rows, and rows
-without a time or with an impossible one: one row of the year 2099 would make all others late.
+A row is late if all its windows are closed. The caller counts late rows. It also leaves out rows
+without a time, or with a time in the future: one row of the year 2099 would make all others late.
 
 A session is a window that grows: two sessions become one when a row falls between them.
 """
@@ -21,35 +21,35 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.config.derived import Function
-from penstock.spark.derived.aggregates import Part, merged
+from penstock.spark.derived.aggregates import PartialAggregate, merge_partials
 
 
 @dataclass(slots=True)
 class OpenWindow:
-    """A window or a session that is not closed: times in µs since the Unix epoch.
+    """A window or session that is not closed. Times are in µs since the Unix epoch.
 
     Attributes:
         start_us: the start of a window, or the time of a session's first row.
         end_us: the end of a window, or the time of a session's last row.
-        epoch: epoch of the last message in it.
-        offset: offset of that message.
-        parts: the aggregates so far.
+        epoch: the epoch of the last message in the window.
+        offset: the offset of that message.
+        parts: the partial aggregate of each aggregate.
     """
 
     start_us: int
     end_us: int
     epoch: str
     offset: int
-    parts: list[Part]
+    parts: list[PartialAggregate]
 
     def merge(self, functions: Sequence[Function], other: OpenWindow) -> None:
-        """Add the rows of another window."""
+        """Add the rows of another window to this one."""
         self.start_us = min(self.start_us, other.start_us)
         self.end_us = max(self.end_us, other.end_us)
         if other.offset > self.offset:
             self.epoch, self.offset = other.epoch, other.offset
         self.parts = [
-            merged(function, one, more)
+            merge_partials(function, one, more)
             for function, one, more in zip(functions, self.parts, other.parts, strict=True)
         ]
 
@@ -58,13 +58,19 @@ class WindowAssigner(Protocol):
     """Assigns rows to windows or sessions by their times."""
 
     def end_of(self, window: OpenWindow) -> int:
-        """Return the time at which a window is closed, once the watermark has passed it."""
+        """Return the time of a window's end, in µs: a watermark that reaches it closes the
+        window."""
 
     def assign(self, at_us: int, watermark_us: int | None) -> Iterator[tuple[int, int]]:
-        """Yield start and end of the windows to which a row belongs and that are not closed."""
+        """Yield start and end, in µs, of the open windows to which a row belongs.
 
-    def merges(self, window: OpenWindow, other: OpenWindow) -> bool:
-        """Return whether two windows are one."""
+        Args:
+            at_us: the time of the row.
+            watermark_us: the watermark of the key; None before its first row.
+        """
+
+    def must_merge(self, window: OpenWindow, other: OpenWindow) -> bool:
+        """Return whether two windows must be merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class SlidingWindows:
         return window.end_us
 
     def assign(self, at_us: int, watermark_us: int | None) -> Iterator[tuple[int, int]]:
-        """Yield start and end of the windows to which a row belongs and that are not closed."""
+        """Yield start and end of the open windows to which a row belongs."""
         start_us = at_us - at_us % self.slide_us
         while start_us > at_us - self.length_us:
             end_us = start_us + self.length_us
@@ -88,8 +94,8 @@ class SlidingWindows:
             yield start_us, end_us
             start_us -= self.slide_us
 
-    def merges(self, window: OpenWindow, other: OpenWindow) -> bool:
-        """Return whether two windows are the same."""
+    def must_merge(self, window: OpenWindow, other: OpenWindow) -> bool:
+        """Return whether two windows have the same start."""
         return window.start_us == other.start_us
 
 
@@ -100,16 +106,16 @@ class SessionWindows:
     gap_us: int
 
     def end_of(self, window: OpenWindow) -> int:
-        """Return the time of a session's last row, and the gap after it."""
+        """Return the time of a session's last row plus the gap."""
         return window.end_us + self.gap_us
 
     def assign(self, at_us: int, watermark_us: int | None) -> Iterator[tuple[int, int]]:
-        """Yield a session of one row, unless the row may belong to one that is closed."""
+        """Yield a session of one row; nothing if the row may belong to a closed session."""
         if watermark_us is None or at_us >= watermark_us:
             yield at_us, at_us
 
-    def merges(self, window: OpenWindow, other: OpenWindow) -> bool:
-        """Return whether less than the gap lies between two sessions."""
+    def must_merge(self, window: OpenWindow, other: OpenWindow) -> bool:
+        """Return whether there is less than the gap between two sessions."""
         return (
             window.start_us - self.gap_us < other.end_us
             and other.start_us < window.end_us + self.gap_us
@@ -118,12 +124,12 @@ class SessionWindows:
 
 @dataclass(slots=True)
 class KeyWindows:
-    """The open windows of one key, and its watermark.
+    """The open windows of one key, and its watermark. Times are in µs since the Unix epoch.
 
     Attributes:
-        received_us: when its newest message was received, by the broker's clock.
-        newest_us: the newest time of a row, or None.
-        watermark_us: windows that end by then are closed; None before the first row in time.
+        received_us: the time of receipt of the key's newest message, by the broker's clock.
+        newest_us: the newest time of a row; None before the first row that is not late.
+        watermark_us: windows that end by then are closed; None before the first such row.
         open: the windows that are not closed.
     """
 
@@ -139,10 +145,17 @@ class KeyWindows:
         lateness_us: int,
         row: OpenWindow,
     ) -> list[OpenWindow] | None:
-        """Add a row, given as a window from its time to its time, and move the watermark.
+        """Add a row, and move the watermark.
+
+        Args:
+            assigner: assigns rows to windows.
+            functions: the function of each aggregate.
+            lateness_us: the allowed lateness of rows.
+            row: the row as a window that starts and ends at the row's time.
 
         Returns:
-            The windows that this closes, in order; None if the row is late, and was not added.
+            The windows that the watermark closes, in order; None if the row is late and was not
+            added.
         """
         at_us = row.start_us
         assigned = list(assigner.assign(at_us, self.watermark_us))
@@ -159,20 +172,20 @@ class KeyWindows:
         closed = [one for one in self.open if assigner.end_of(one) <= self.watermark_us]
         if closed:
             self.open = [one for one in self.open if assigner.end_of(one) > self.watermark_us]
-        return in_order(closed)
+        return sort_windows(closed)
 
     def _merge(
         self, assigner: WindowAssigner, functions: Sequence[Function], new: OpenWindow
     ) -> None:
-        apart = []
+        separate = []
         for window in self.open:
-            if assigner.merges(window, new):
+            if assigner.must_merge(window, new):
                 new.merge(functions, window)
             else:
-                apart.append(window)
-        self.open = [*apart, new]
+                separate.append(window)
+        self.open = [*separate, new]
 
 
-def in_order(windows: Sequence[OpenWindow]) -> list[OpenWindow]:
-    """Return windows by their end, then by their start."""
+def sort_windows(windows: Sequence[OpenWindow]) -> list[OpenWindow]:
+    """Return windows sorted by end, then by start."""
     return sorted(windows, key=lambda window: (window.end_us, window.start_us))

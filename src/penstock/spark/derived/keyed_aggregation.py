@@ -1,22 +1,22 @@
-"""Aggregates over windows and sessions by a time in the messages, with a watermark for each key.
+"""Computes aggregates over windows and sessions by a time in the messages.
 
-Spark has one watermark for the whole query: with it, a log of last year would be late as a whole,
-and a device that was away for a month would be late because the others were not. Here each key has
-its own (`penstock.spark.derived.key_windows`), in a processor of ours:
+Spark has one watermark for the whole query: with it, all rows of last year's log would be late, and
+so would those of a device that was offline for a month while other devices were not. Here each key
+has its own watermark (`penstock.spark.derived.key_windows`), in a stateful processor:
 
     no state ──a row──▶ open windows, a timer ──rows──▶ closed windows are written
         ▲                     │
-        └──no row of the key was received for idle_s: open windows are written, and forgotten
+        └──no row of the key was received for idle_s: open windows are written, the state removed
 
-Rows are taken in order of offset, and those of one message in order of time: whether a row is late
-does not depend on how the log was cut into batches and tasks.
+Rows are processed in order of offset, and those of one message in order of time: so whether a row
+is late does not depend on how the log was split into batches and tasks.
 
-The timer goes by the time of receipt, so it needs a watermark of that time. Spark drops rows
-behind a watermark, and all would be if the broker's clock was set back. So rows have
-no such time: a *tick*, one for each batch of rows, has the time at which the last one was
-received and nothing else, and may be dropped.
+The timer uses the time of receipt, so the query needs a watermark of that time. Spark drops rows
+behind its watermark, which would be all rows after the broker's clock was set back. So the rows
+have null in the column of the watermark. Each batch of rows gets one more row, a *tick*, that has
+only the newest time of receipt; Spark may drop it.
 
-The name of the state and the names of its fields are in checkpoints: they never change.
+The name of the state and the names of its fields are in checkpoints: they must not change.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, Struc
 
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition, Function
 from penstock.errors import ConfigError
-from penstock.spark.arrow_maps import without_pandas
-from penstock.spark.derived.aggregates import Part, part_of, result_of
+from penstock.spark.arrow_maps import without_pandas_warning
+from penstock.spark.derived.aggregates import PartialAggregate, final_value, partial_of_row
 from penstock.spark.derived.aggregation import (
-    aggregated_schema,
-    aggregates_of,
-    aggregates_wording,
-    quoted,
-    windows_wording,
+    aggregate_schema,
+    column_named,
+    describe_aggregates,
+    describe_windows,
+    parse_aggregates,
 )
 from penstock.spark.derived.key_windows import (
     KeyWindows,
@@ -55,122 +55,141 @@ from penstock.spark.derived.key_windows import (
     SessionWindows,
     SlidingWindows,
     WindowAssigner,
-    in_order,
+    sort_windows,
 )
 from penstock.spark.derived.source_rows import SourceRows
 from penstock.spark.tables.declared import DeclaredTable
 
 LATE: Final = "late"
-"""The number of rows not aggregated because their time is missing, too old or in the future."""
+"""The column with the number of rows that were not aggregated, because their time is missing, too
+old or in the future."""
 
 _TICK: Final = "_tick"
-_AT: Final = "_at_us"
-_RECEIVED: Final = "_received_us"
+_EVENT_TIME: Final = "_at_us"
+_RECEIPT_TIME: Final = "_received_us"
 
 
 class KeyedAggregation:
-    """The derivation of kinds `windowed` and `sessions`, by a column of the source.
+    """The derivation of kinds `windowed` and `sessions` by a time column of the source.
 
     Raises:
-        ConfigError: a column does not exist, or has no type for its function.
+        ConfigError: an aggregate cannot be computed of its source column.
     """
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
         self._definition = definition
-        self._aggregates = aggregates_of(definition)
+        self._aggregates = parse_aggregates(definition)
         self._types = source.schema
-        self.schema = aggregated_schema(definition, source, pa.field(LATE, pa.int64()))
-        self._values = [*dict.fromkeys(one.column for one in self._aggregates.values())]
-        for name in filter(None, self._values):
+        self.schema = aggregate_schema(definition, source, pa.field(LATE, pa.int64()))
+        self._value_names = [*dict.fromkeys(one.column for one in self._aggregates.values())]
+        for name in filter(None, self._value_names):
             if name in self._types.names and pa.types.is_nested(self._types.field(name).type):
                 raise ConfigError(
                     f"table {definition.name} has an event_time, and an aggregate of {name}, which"
-                    f" is {self._types.field(name).type}; only single values will do"
+                    f" is {self._types.field(name).type}; only single values are possible"
                 )
         columns = dict.fromkeys(
             [
                 *("epoch", "offset", RECEIVED_AT, definition.event_time, *definition.keys),
-                *filter(None, self._values),
+                *filter(None, self._value_names),
             ]
         )
-        self._rows = SourceRows(source, [*columns], with_tick)
+        self._rows = SourceRows(source, [*columns], append_tick)
 
     @property
-    def wording(self) -> str:
-        """The computation in words, without its lateness."""
-        it = self._definition
-        keys = ", ".join(it.keys)
-        return f"{windows_wording(it)}, each {keys} at its pace: {aggregates_wording(it)}"
+    def description(self) -> str:
+        """The computation in words, without the allowed lateness, which may change."""
+        definition = self._definition
+        keys = ", ".join(definition.keys)
+        windows, aggregates = describe_windows(definition), describe_aggregates(definition)
+        return f"{windows}, each {keys} at its pace: {aggregates}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return a stream of the windows that are closed, from a stream of messages."""
-        it = self._definition
+        """Return a stream with a row for each closed window of a stream of messages."""
+        definition = self._definition
         rows = (
-            self._rows.of(messages)
+            self._rows.decode(messages)
             .select(
                 F.when(F.col("offset").isNull(), F.col(RECEIVED_AT)).alias(_TICK),
-                F.unix_micros(RECEIVED_AT).alias(_RECEIVED),
-                F.unix_micros(quoted(it.event_time)).alias(_AT),
+                F.unix_micros(RECEIVED_AT).alias(_RECEIPT_TIME),
+                F.unix_micros(column_named(definition.event_time)).alias(_EVENT_TIME),
                 "epoch",
                 "offset",
-                *(self._value(key).alias(f"_key{n}") for n, key in enumerate(it.keys)),
-                *(self._value(name).alias(f"_value{n}") for n, name in enumerate(self._values)),
+                *(
+                    self._input_column(key).alias(f"_key{n}")
+                    for n, key in enumerate(definition.keys)
+                ),
+                *(
+                    self._input_column(name).alias(f"_value{n}")
+                    for n, name in enumerate(self._value_names)
+                ),
             )
             .withWatermark(_TICK, "0 seconds")
         )
-        names = self._numbered()
-        with without_pandas():
-            found = rows.groupBy(*(f"_key{n}" for n in range(len(it.keys)))).transformWithState(
+        names = self._output_names()
+        with without_pandas_warning():
+            found = rows.groupBy(
+                *(f"_key{n}" for n in range(len(definition.keys)))
+            ).transformWithState(
                 self.processor(),
                 from_arrow_schema(
-                    pa.schema([pa.field(names[one.name], _plain(one.type)) for one in self.schema])
+                    pa.schema(
+                        [
+                            pa.field(names[one.name], _processor_type(one.type))
+                            for one in self.schema
+                        ]
+                    )
                 ),
                 "append",
                 "EventTime",
             )
         return found.select(
-            *(_restored(names[one.name], one.type).alias(one.name) for one in self.schema)
+            *(_output_column(names[one.name], one.type).alias(one.name) for one in self.schema)
         )
 
     def processor(self) -> WindowProcessor:
         """Return the processor that Spark runs for each key."""
-        it = self._definition
+        definition = self._definition
         assigner: WindowAssigner
-        if it.kind == "sessions":
-            assigner = SessionWindows(_micros(it.gap_s or 0))
+        if definition.kind == "sessions":
+            assigner = SessionWindows(_micros(definition.gap_s or 0))
         else:
             assigner = SlidingWindows(
-                _micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0)
+                _micros(definition.window_s or 0),
+                _micros(definition.slide_s or definition.window_s or 0),
             )
         return WindowProcessor(
             assigner,
-            [(one.function, self._values.index(one.column)) for one in self._aggregates.values()],
-            _micros(it.watermark_s),
-            _micros(it.idle_s),
-            [self._numbered()[name] for name in self.schema.names],
+            [
+                (one.function, self._value_names.index(one.column))
+                for one in self._aggregates.values()
+            ],
+            _micros(definition.watermark_s),
+            _micros(definition.idle_s),
+            [self._output_names()[name] for name in self.schema.names],
             self._state(),
         )
 
-    def _numbered(self) -> dict[str, str]:
-        """Return names without dots, which Spark would parse, by the names of the columns."""
+    def _output_names(self) -> dict[str, str]:
+        """Return a name without dots for each column of the table: Spark parses dots in names."""
         names = {name: name for name in self.schema.names}
         names |= {key: f"_key{n}" for n, key in enumerate(self._definition.keys)}
         return names | {name: f"_result{n}" for n, name in enumerate(self._aggregates)}
 
-    def _value(self, name: str) -> Column:
-        """Return a column in a form that Python and Spark share: times as whole numbers."""
+    def _input_column(self, name: str) -> Column:
+        """Return a source column with times and dates as whole numbers, for the processor."""
         if not name:
             return F.lit(True)
         kind = self._types.field(name).type
         if pa.types.is_timestamp(kind):
-            return F.unix_micros(quoted(name))
-        return F.unix_date(quoted(name)) if pa.types.is_date(kind) else quoted(name)
+            return F.unix_micros(column_named(name))
+        return F.unix_date(column_named(name)) if pa.types.is_date(kind) else column_named(name)
 
     def _state(self) -> StructType:
         """Return the schema of a key's state."""
         parts = []
         for number, (name, one) in enumerate(self._aggregates.items()):
-            kind = from_arrow_type(_plain(self.schema.field(name).type))
+            kind = from_arrow_type(_processor_type(self.schema.field(name).type))
             value = DoubleType() if one.function == "mean" else kind
             part = _struct(number=LongType(), at_us=LongType(), offset=LongType(), value=value)
             parts.append(StructField(f"part{number}", part))
@@ -189,8 +208,8 @@ class KeyedAggregation:
         )
 
 
-def with_tick(rows: pa.Table) -> pa.Table:
-    """Return the rows, and one with only the time at which the last of them was received."""
+def append_tick(rows: pa.Table) -> pa.Table:
+    """Return the rows and a tick, which has only their newest time of receipt."""
     if not rows.num_rows:
         return rows
     newest = pc.max(rows.column(RECEIVED_AT))
@@ -205,7 +224,7 @@ def with_tick(rows: pa.Table) -> pa.Table:
 
 
 class _InputRow(NamedTuple):
-    """A row of the source; `values` are in the columns that are aggregated."""
+    """A row of the source; `values` has the value for each aggregate."""
 
     offset: int
     epoch: str
@@ -215,14 +234,14 @@ class _InputRow(NamedTuple):
 
 
 class WindowProcessor(StatefulProcessor):
-    """Aggregates the rows of each key in windows or sessions; Spark runs it.
+    """Aggregates the rows of each key in windows or sessions, as Spark's stateful processor.
 
     Args:
         assigner: assigns rows to windows or sessions.
-        aggregates: the function, and the number of its value, of each aggregate.
-        lateness_us: how late a row may be, by the newest time of its key.
-        idle_us: a key without rows for so long is forgotten.
-        names: names of the columns: epoch, offset, start, end, keys, aggregates, late.
+        aggregates: the function of each aggregate, and the index of its value in the input.
+        lateness_us: the allowed lateness of a row, relative to the newest time of its key.
+        idle_us: the time without rows after which the state of a key is removed.
+        names: the names of the output: epoch, offset, start, end, keys, aggregates, late.
         state: the schema of a key's state.
     """
 
@@ -244,7 +263,7 @@ class WindowProcessor(StatefulProcessor):
         self._schema = state
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state; called once in each task."""
+        """Open the state; Spark calls this once in each task."""
         self._handle = handle
         self._state = handle.getValueState("pace", self._schema)
 
@@ -254,38 +273,39 @@ class WindowProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Add the rows of one key in one batch, in any order; yield a row for each closed window.
+        """Add the rows of one key in one batch; yield a row for each closed window.
 
-        Ticks, which may be among them, are left out. One more row has the number of late rows.
+        The rows may be in any order and include ticks, which are ignored. If rows are late, a last
+        row has their number.
         """
         found = self._input_rows(rows)
         if not found:
             return
-        stored = windows = self._read()
+        stored = windows = self._read_state()
         late, last_late = 0, found[0]
         for row in found:
             received_us, at_us = row.received_us, row.at_us
             if windows is not None and received_us - windows.received_us >= self._idle_us:
-                yield from self._output_rows(key, in_order(windows.open))
+                yield from self._output_rows(key, sort_windows(windows.open))
                 windows = None
             if windows is None:
                 windows = KeyWindows(received_us)
             windows.received_us = max(received_us, windows.received_us)
             closed = None
             if at_us is not None and at_us <= received_us + self._lateness_us:
-                single = self._window_of(row, at_us)
+                single = self._single_row_window(row, at_us)
                 closed = windows.add(self._assigner, self._functions, self._lateness_us, single)
             if closed is None:
                 late, last_late = late + 1, row
             else:
                 yield from self._output_rows(key, closed)
         if late:
-            nothing = [result_of(function, Part()) for function in self._functions]
-            yield self._row(last_late.epoch, last_late.offset, None, None, *key, *nothing, late)
+            no_values = [final_value(function, PartialAggregate()) for function in self._functions]
+            yield self._row(last_late.epoch, last_late.offset, None, None, *key, *no_values, late)
         assert windows is not None
         if stored is None:
             self._set_timer(windows, timerValues)
-        self._write(windows)
+        self._write_state(windows)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -293,40 +313,40 @@ class WindowProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """Write the open windows of an idle key, and forget it; else set its timer again."""
-        windows = self._read()
+        """Yield the open windows of an idle key and remove its state; else set its timer again."""
+        windows = self._read_state()
         assert windows is not None, "a timer is set when there is a row"
         if self._due_ms(windows) > timerValues.getCurrentWatermarkInMs():
             self._set_timer(windows, timerValues)
             return
         self._state.clear()
-        yield from self._output_rows(key, in_order(windows.open))
+        yield from self._output_rows(key, sort_windows(windows.open))
 
     def _input_rows(self, rows: Iterable[Row]) -> list[_InputRow]:
-        """Return the rows except ticks, in order.
+        """Return the rows without ticks, in order of offset and time.
 
-        Names are looked up only once, because this is done for every row.
+        The positions of columns are looked up only once, because this runs for every row.
         """
         found: list[_InputRow] = []
         names: Any = None
-        choose: Any = None
+        select: Any = None
         for row in rows:
             if names is None:
                 names = row.__fields__
                 values = (f"_value{number}" for _, number in self._aggregates)
-                wanted = ("offset", "epoch", _RECEIVED, _AT, *values)
-                choose = itemgetter(*map(names.index, wanted))
-            offset, epoch, received_us, at_us, *of_row = choose(tuple(row))
+                input_names = ("offset", "epoch", _RECEIPT_TIME, _EVENT_TIME, *values)
+                select = itemgetter(*map(names.index, input_names))
+            offset, epoch, received_us, at_us, *row_values = select(tuple(row))
             if offset is not None:
-                found.append(_InputRow(offset, epoch, received_us, at_us, of_row))
+                found.append(_InputRow(offset, epoch, received_us, at_us, row_values))
         found.sort(key=lambda row: (row.offset, row.at_us is not None, row.at_us))
         return found
 
-    def _window_of(self, row: _InputRow, at_us: int) -> OpenWindow:
-        """Return a window with one row, from its time to its time."""
+    def _single_row_window(self, row: _InputRow, at_us: int) -> OpenWindow:
+        """Return a window of one row, which starts and ends at the row's time."""
         offset = row.offset
         parts = [
-            part_of(function, value, at_us, offset)
+            partial_of_row(function, value, at_us, offset)
             for function, value in zip(self._functions, row.values, strict=True)
         ]
         return OpenWindow(at_us, at_us, row.epoch, offset, parts)
@@ -334,31 +354,31 @@ class WindowProcessor(StatefulProcessor):
     def _output_rows(self, key: Any, windows: list[OpenWindow]) -> Iterator[Row]:
         for one in windows:
             results = [
-                result_of(function, part)
+                final_value(function, part)
                 for function, part in zip(self._functions, one.parts, strict=True)
             ]
             yield self._row(one.epoch, one.offset, one.start_us, one.end_us, *key, *results, 0)
 
     def _due_ms(self, windows: KeyWindows) -> int:
-        """Return when the key will have been idle for long enough, in ms since the Unix epoch."""
+        """Return the time at which the key becomes idle, in ms since the Unix epoch."""
         return (windows.received_us + self._idle_us) // 1000 + 1
 
     def _set_timer(self, windows: KeyWindows, values: TimerValues) -> None:
         due_ms = max(self._due_ms(windows), values.getCurrentWatermarkInMs() + 1)
         self._handle.registerTimer(due_ms)
 
-    def _read(self) -> KeyWindows | None:
+    def _read_state(self) -> KeyWindows | None:
         stored = self._state.get()
         if stored is None:
             return None
         received_us, newest_us, watermark_us, windows = stored
         found = []
         for start_us, end_us, epoch, offset, parts in windows:
-            of_window = [Part(*part) for part in parts]
-            found.append(OpenWindow(start_us, end_us, epoch, offset, of_window))
+            partials = [PartialAggregate(*part) for part in parts]
+            found.append(OpenWindow(start_us, end_us, epoch, offset, partials))
         return KeyWindows(received_us, newest_us, watermark_us, found)
 
-    def _write(self, windows: KeyWindows) -> None:
+    def _write_state(self, windows: KeyWindows) -> None:
         stored = [
             (one.start_us, one.end_us, one.epoch, one.offset, tuple(map(tuple, one.parts)))
             for one in windows.open
@@ -370,14 +390,14 @@ def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the result of `_value` for such a column."""
+def _processor_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the result of `_input_column` for a column of this type."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     return pa.int32() if pa.types.is_date(kind) else kind
 
 
-def _restored(name: str, kind: pa.DataType) -> Column:
+def _output_column(name: str, kind: pa.DataType) -> Column:
     if pa.types.is_timestamp(kind):
         return F.timestamp_micros(name)
     return F.date_from_unix_date(name) if pa.types.is_date(kind) else F.col(name)

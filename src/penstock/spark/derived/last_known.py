@@ -1,7 +1,7 @@
-"""The last good row of each key: the equivalent of retained messages, as a table.
+"""Finds the newest row of each key: a table of last known values, similar to retained messages.
 
 MQTT calls the value of a topic that a broker retains "retained or Last Known Good" (v3.1 §2.1,
-Retain). A row is good if it decodes: a broken payload replaces nothing.
+Retain). A row is good if its payload decodes: a broken payload replaces no row.
 """
 
 from __future__ import annotations
@@ -14,54 +14,59 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition
-from penstock.spark.derived.source_rows import GONE, SourceRows
+from penstock.spark.derived.source_rows import REMOVED, SourceRows
 from penstock.spark.tables.declared import DeclaredTable
 
 _INDEX: Final = "_index"
 _HAS_TIME: Final = "_has_time"
 _SIDE: Final = "_side"
-_OWN: Final = (_INDEX, _HAS_TIME)
+_HELPER_COLUMNS: Final = (_INDEX, _HAS_TIME)
 
 
 class LastKnown:
-    """The derivation of kind `last_known`. The table is its state: Spark stores none."""
+    """The derivation of kind `last_known`. It has no state in Spark: the table is the state."""
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
         self._definition = definition
         self.schema = source.schema
-        self.newest = Newest(definition)
+        self.newest = NewestRows(definition)
         self._rows = SourceRows(
             source, source.schema.names, self.newest, retained_only=definition.retained_only
         )
         self.rows_schema = self._rows.schema
 
     @property
-    def wording(self) -> str:
+    def description(self) -> str:
         """The computation in words."""
-        it = self._definition
-        which = "the last retained row" if it.retained_only else "the last row"
-        return f"{which} by {it.event_time} of each {', '.join(it.keys)}"
+        definition = self._definition
+        which = "the last retained row" if definition.retained_only else "the last row"
+        return f"{which} by {definition.event_time} of each {', '.join(definition.keys)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return the newest rows of parts of a stream of messages: `newest` merges them."""
-        return self._rows.of(messages)
+        """Return a stream of candidates: the newest rows of each part of a batch.
 
-    def shown(self, rows: pa.Table) -> pa.Table:
-        """Return the newest rows as the table has them, without removed ones."""
-        if GONE in rows.column_names:
-            is_gone = pc.fill_null(rows.column(GONE), fill_value=False)  # null: a row of the table
-            rows = rows.filter(pc.invert(is_gone))
+        `newest` finds the newest rows among the candidates.
+        """
+        return self._rows.decode(messages)
+
+    def to_table_rows(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns of the table, without those that mark a removal."""
+        if REMOVED in rows.column_names:
+            has_ended = pc.fill_null(
+                rows.column(REMOVED), fill_value=False
+            )  # null: a row of the table
+            rows = rows.filter(pc.invert(has_ended))
         return rows.select(self.schema.names).cast(self.schema)
 
 
-class Newest:
-    """Keeps the last row of each key.
+class NewestRows:
+    """Finds the newest row of each key.
 
-    Rows are ordered by their event time, if one is declared, and by offset; of the rows of one
-    message the last one counts.
+    Rows are ordered by their event time, if one is declared, by offset, and by their order in the
+    message.
 
     Args:
-        definition: names keys and event time.
+        definition: the declaration, which names keys and event time.
     """
 
     def __init__(self, definition: DerivedDefinition) -> None:
@@ -69,21 +74,23 @@ class Newest:
         self._time = "" if definition.event_time == RECEIVED_AT else definition.event_time
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """Return the last row of each key, ordered by key."""
-        rows = _numbered(rows)
+        """Return the newest row of each key, ordered by key."""
+        rows = _with_row_index(rows)
         order = ["epoch", "offset", _INDEX]
         if self._time:  # rows without a time come first
             rows = rows.append_column(_HAS_TIME, pc.is_valid(rows.column(self._time)))
             order = [_HAS_TIME, self._time, *order]
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in order]))
-        rows = _numbered(rows.drop_columns([name for name in order if name in _OWN]))
+        rows = _with_row_index(
+            rows.drop_columns([name for name in order if name in _HELPER_COLUMNS])
+        )
         last = rows.group_by(self.keys, use_threads=False).aggregate([(_INDEX, "max")])
-        chosen = rows.take(last.column(f"{_INDEX}_max")).drop_columns(_INDEX)
-        return chosen.sort_by([(name, "ascending") for name in self.keys])
+        newest = rows.take(last.column(f"{_INDEX}_max")).drop_columns(_INDEX)
+        return newest.sort_by([(name, "ascending") for name in self.keys])
 
 
-def share_keys(one: pa.Table, other: pa.Table, keys: Sequence[str]) -> bool:
-    """Return whether a key is in both; null is a key like others."""
+def have_common_key(one: pa.Table, other: pa.Table, keys: Sequence[str]) -> bool:
+    """Return whether a key is in both tables; null is a key, too."""
     sides = [
         rows.select(keys).append_column(_SIDE, pa.repeat(pa.scalar(side, pa.int8()), rows.num_rows))
         for side, rows in enumerate((one, other))
@@ -97,6 +104,6 @@ def share_keys(one: pa.Table, other: pa.Table, keys: Sequence[str]) -> bool:
     return bool(pc.any(is_shared).as_py())
 
 
-def _numbered(rows: pa.Table) -> pa.Table:
+def _with_row_index(rows: pa.Table) -> pa.Table:
     numbers = pc.indices_nonzero(pa.repeat(True, rows.num_rows)).cast(pa.int64())
     return rows.append_column(_INDEX, numbers)

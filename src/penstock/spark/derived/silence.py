@@ -1,19 +1,20 @@
 """Detects keys that fall silent, and that come back: a processor with a timer for each key.
 
                      a row                         a row, within the limit
-    unknown ────────────────────▶ heard: timer ──────────────┐
+    unknown ────────────────────▶ active: timer ─────────────┐
                                     │   ▲  ▲─────────────────┘
-         the timer, nothing since:  │   │
-                      row `silent`  ▼   │  a row: row `back`
+          the timer expires:        │   │
+             writes row `silent`    ▼   │  a row: writes row `back`
                                    silent
 
-The timer is one of processing time, because silence must be reported when no message comes. It must
-not report a key whose messages are in the log but were not read yet, after the query was away.
-So each batch reads to the end of the log; Spark processes a batch's rows before its timers.
+The timers are of processing time, because silence must be reported when no message arrives. After
+the query was stopped, a timer must not report a key whose messages are in the log but unread. So
+each batch reads to the end of the log; Spark processes a batch's rows before its timers.
 
-A key keeps its timer when rows come, because that costs nothing; when it expires it is set
-again. A silence that is already over when its rows are read is detected from the rows:
-both rows are written then, so that the table has the same rows however late the query is.
+A new row does not move the timer of its key, which would cost time for each row; a timer that
+expires within the limit of the last row is set again. A silence that is already over when its rows
+are read is detected from the rows, and both rows, `silent` and `back`, are written: so the table
+has the same rows however late the query is.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition
-from penstock.spark.arrow_maps import without_pandas
-from penstock.spark.derived.aggregation import quoted
+from penstock.spark.arrow_maps import without_pandas_warning
+from penstock.spark.derived.aggregation import column_named
 from penstock.spark.derived.source_rows import SourceRows
 from penstock.spark.tables.declared import DeclaredTable
 
@@ -43,17 +44,17 @@ SILENT: Final = "silent"
 BACK: Final = "back"
 
 SLACK_MS: Final = 1000
-"""A timer expires so much later than the limit: a message that was received while a batch was
-planned comes with the next one."""
+"""Time in ms from the limit to the timer: a message that is received while a batch is planned is
+read by the next batch."""
 
-_AT: Final = "_at_us"
+_RECEIPT_TIME: Final = "_at_us"
 _TIMES: Final = ("at", "last_seen")
 _STATE_DDL: Final = "at_us LONG, epoch STRING, offset LONG, is_silent BOOLEAN"
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
-class _Last(NamedTuple):
-    """The state of a key: its last row, and whether it was reported as silent."""
+class _KeyState(NamedTuple):
+    """The state of a key: time, epoch and offset of its last row, and whether it is silent."""
 
     at_us: int
     epoch: str
@@ -81,29 +82,34 @@ class Silence:
             ]
         )
         columns = dict.fromkeys(["epoch", "offset", RECEIVED_AT, *self._keys])
-        self._rows = SourceRows(source, [*columns], TurningPoints(self._keys, self._limit_us))
+        self._rows = SourceRows(source, [*columns], SilenceBoundaries(self._keys, self._limit_us))
         self._output = pa.schema(
-            [pa.field(it.name, pa.int64()) if it.name in _TIMES else it for it in self.schema]
+            [
+                pa.field(field.name, pa.int64()) if field.name in _TIMES else field
+                for field in self.schema
+            ]
         )
 
     @property
-    def wording(self) -> str:
+    def description(self) -> str:
         """The computation in words, without the limit, which may change."""
         return f"silence by {', '.join(self._keys)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return a stream of the keys that fell silent or came back, of a stream of messages."""
-        numbered = {key: f"_key{place}" for place, key in enumerate(self._keys)}
-        rows = self._rows.of(messages).select(  # names without dots, which Spark would look into
+        """Return a stream with a row for each key that falls silent or comes back."""
+        spark_names = {key: f"_key{index}" for index, key in enumerate(self._keys)}
+        rows = self._rows.decode(messages).select(  # without dots in names, which Spark would parse
             "epoch",
             "offset",
-            F.unix_micros(RECEIVED_AT).alias(_AT),
-            *(quoted(key).alias(name) for key, name in numbered.items()),
+            F.unix_micros(RECEIVED_AT).alias(_RECEIPT_TIME),
+            *(column_named(key).alias(name) for key, name in spark_names.items()),
         )
-        output = [field.with_name(numbered.get(field.name, field.name)) for field in self._output]
-        with without_pandas():
-            found = rows.groupBy(*numbered.values()).transformWithState(
-                SilenceProcessor((*numbered.values(),), self._limit_us),
+        output = [
+            field.with_name(spark_names.get(field.name, field.name)) for field in self._output
+        ]
+        with without_pandas_warning():
+            found = rows.groupBy(*spark_names.values()).transformWithState(
+                SilenceProcessor((*spark_names.values(),), self._limit_us),
                 from_arrow_schema(pa.schema(output)),
                 "append",
                 "ProcessingTime",
@@ -118,12 +124,12 @@ class Silence:
         )
 
 
-class TurningPoints:
-    """Leaves out rows between which their key was silent for no longer than the limit.
+class SilenceBoundaries:
+    """Reduces rows to those that matter for silence, before they are shuffled.
 
     Args:
         keys: the columns of the key.
-        limit_us: the limit.
+        limit_us: the longest time between two rows of a key that is no silence, in µs.
     """
 
     def __init__(self, keys: tuple[str, ...], limit_us: int) -> None:
@@ -137,24 +143,26 @@ class TurningPoints:
         by = [*self._keys, RECEIVED_AT, "offset"]
         rows = rows.sort_by([(name, "ascending") for name in by]).combine_chunks()
         at = rows.column(RECEIVED_AT).cast(pa.int64()).chunk(0)
-        is_turn = pc.greater(pc.subtract(at[1:], at[:-1]), self._limit_us)
+        is_boundary = pc.greater(pc.subtract(at[1:], at[:-1]), self._limit_us)
         for key in self._keys:
             values = rows.column(key).chunk(0)
             one, other = values[:-1], values[1:]
             is_equal = pc.coalesce(pc.equal(one, other), pc.and_(one.is_null(), other.is_null()))
-            is_turn = pc.or_(is_turn, pc.invert(is_equal))
+            is_boundary = pc.or_(is_boundary, pc.invert(is_equal))
         edge = pa.array([True])
-        begins = pa.concat_arrays([edge, is_turn])  # after a turn, or the first
-        ends = pa.concat_arrays([is_turn, edge])
+        begins = pa.concat_arrays(
+            [edge, is_boundary]
+        )  # the first row, or the first after a boundary
+        ends = pa.concat_arrays([is_boundary, edge])
         return rows.filter(pc.or_(begins, ends))
 
 
 class SilenceProcessor(StatefulProcessor):
-    """The processor that Spark runs for each key.
+    """Spark's stateful processor, which keeps the last row and a timer of each key.
 
     Args:
-        keys: names of the columns of the key.
-        limit_us: a key without rows for longer is silent.
+        keys: the names of the columns of the key.
+        limit_us: the time without rows after which a key is silent, in µs.
     """
 
     def __init__(self, keys: tuple[str, ...], limit_us: int) -> None:
@@ -162,7 +170,7 @@ class SilenceProcessor(StatefulProcessor):
         self._limit_us = limit_us
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state; called once in each task."""
+        """Open the state; Spark calls this once in each task."""
         self._handle = handle
         self._state = handle.getValueState("last", _STATE_DDL)
 
@@ -172,22 +180,23 @@ class SilenceProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """Take the rows of one key in one batch, in any order."""
-        before = self._last()
-        for row in sorted(rows, key=lambda row: (row.offset, row[_AT])):
-            at_us = row[_AT]
-            if before is not None and (before.is_silent or at_us - before.at_us > self._limit_us):
-                if not before.is_silent:
-                    yield self._silent(key, before)
+        """Process the rows of one key in one batch, in any order; yield rows `silent` and
+        `back`."""
+        last = self._read_state()
+        for row in sorted(rows, key=lambda row: (row.offset, row[_RECEIPT_TIME])):
+            at_us = row[_RECEIPT_TIME]
+            if last is not None and (last.is_silent or at_us - last.at_us > self._limit_us):
+                if not last.is_silent:
+                    yield self._silent_row(key, last)
                 yield self._row(
-                    key, row.epoch, row.offset, at_us, BACK, before.at_us, at_us - before.at_us
+                    key, row.epoch, row.offset, at_us, BACK, last.at_us, at_us - last.at_us
                 )
-            if before is None or before.is_silent:
+            if last is None or last.is_silent:
                 self._set_timer(at_us)
-            newest_us = at_us if before is None else max(at_us, before.at_us)
-            before = _Last(newest_us, row.epoch, row.offset, is_silent=False)
-        if before is not None:
-            self._state.update(before)
+            newest_us = at_us if last is None else max(at_us, last.at_us)
+            last = _KeyState(newest_us, row.epoch, row.offset, is_silent=False)
+        if last is not None:
+            self._state.update(last)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -195,18 +204,19 @@ class SilenceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """Report a key as silent whose timer has expired, or set its timer again."""
-        last = self._last()
+        """Yield row `silent` for a key whose timer expired; or set the timer again after new
+        rows."""
+        last = self._read_state()
         assert last is not None, "a timer is set when there is a row"
         if self._timer_ms(last.at_us) > timerValues.getCurrentProcessingTimeInMs():
             self._set_timer(last.at_us)
             return
         self._state.update(last._replace(is_silent=True))
-        yield self._silent(key, last)
+        yield self._silent_row(key, last)
 
-    def _last(self) -> _Last | None:
+    def _read_state(self) -> _KeyState | None:
         found = self._state.get()
-        return None if found is None else _Last(*found)
+        return None if found is None else _KeyState(*found)
 
     def _set_timer(self, at_us: int) -> None:
         self._handle.registerTimer(self._timer_ms(at_us))
@@ -214,7 +224,7 @@ class SilenceProcessor(StatefulProcessor):
     def _timer_ms(self, at_us: int) -> int:
         return (at_us + self._limit_us) // 1000 + SLACK_MS
 
-    def _silent(self, key: Any, last: _Last) -> Row:
+    def _silent_row(self, key: Any, last: _KeyState) -> Row:
         at_us = last.at_us + self._limit_us
         return self._row(key, last.epoch, last.offset, at_us, SILENT, last.at_us, None)
 

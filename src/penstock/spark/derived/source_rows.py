@@ -1,7 +1,7 @@
-"""Makes the rows of a declared table as a DataFrame, from messages as the landing does.
+"""Decodes messages to the rows of a declared table, as a DataFrame.
 
-They come from the log and not from the table: a table has no order in which Spark could read
-its new rows, and the log gives the same rows for the same offsets at any time.
+The messages come from the log, and the rows are not read from the table: a table has no order in
+which Spark could read new rows, while the log always has the same messages at the same offsets.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from penstock.spark.arrow_maps import map_in_arrow
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
 
-GONE: Final = "_gone"
-"""The column that marks a row as the removal of its retained message."""
+REMOVED: Final = "_gone"
+"""The column that is true in a row for a message that removed a retained message."""
 
 Reduce = Callable[[pa.Table], pa.Table]
-"""Returns the rows that matter, of those of a few messages."""
+"""A function from the rows of some messages to those that make a difference."""
 
 
 class SourceRows:
-    """Decodes messages, in the executors.
+    """Decodes messages in the executors.
 
     Args:
-        source: the declared table whose rows are made.
-        columns: the wanted columns.
-        reduce: leaves out rows that make no difference, before they are shuffled.
-        retained_only: take only messages that were published to be retained, and mark as `GONE`
-            those that removed one: an empty payload [MQTT-3.3.1-6].
+        source: the declared table.
+        columns: the columns of the rows.
+        reduce: leaves out rows that make no difference, before Spark shuffles them.
+        retained_only: decode only messages with the RETAIN flag, and add a row with `REMOVED` for
+            each message that removes a retained one: an empty payload [MQTT-3.3.1-6].
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class SourceRows:
         self._declared = pa.schema(fields)
         self.schema = self._declared
         if retained_only:
-            self.schema = self._declared.append(pa.field(GONE, pa.bool_()))
+            self.schema = self._declared.append(pa.field(REMOVED, pa.bool_()))
         self._split = source.split
         self._reduce = reduce
         self._retained_only = retained_only
 
-    def of(self, messages: DataFrame) -> DataFrame:
-        """Return the rows of messages, of a stream or of a batch."""
+    def decode(self, messages: DataFrame) -> DataFrame:
+        """Return the rows of the messages in a DataFrame, streaming or not."""
         return map_in_arrow(messages, self._decode, from_arrow_schema(self.schema))
 
     def _decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,25 +66,25 @@ class SourceRows:
 
     def _rows(self, messages: pa.Table) -> pa.Table:
         if not self._retained_only:
-            return self._sorted(messages, self.schema)
+            return self._decode_rows(messages, self.schema)
         messages = messages.filter(messages.column("retain"))
         is_removal = pc.equal(pc.binary_length(messages.column("payload")), 0)
-        rows = self._sorted(messages.filter(pc.invert(is_removal)), self._declared)
-        rows = rows.append_column(self.schema.field(GONE), pa.repeat(False, rows.num_rows))
+        rows = self._decode_rows(messages.filter(pc.invert(is_removal)), self._declared)
+        rows = rows.append_column(self.schema.field(REMOVED), pa.repeat(False, rows.num_rows))
         removals = messages.filter(is_removal)
-        gone = pa.Table.from_arrays(
+        removed_rows = pa.Table.from_arrays(
             [
                 removals.column(field.name).cast(field.type)
                 if field.name in removals.column_names
-                else pa.repeat(pa.scalar(True if field.name == GONE else None, field.type),
+                else pa.repeat(pa.scalar(True if field.name == REMOVED else None, field.type),
                                removals.num_rows)
                 for field in self.schema
             ],
             schema=self.schema,
         )  # fmt: skip
-        return pa.concat_tables([rows, gone]).sort_by("offset")
+        return pa.concat_tables([rows, removed_rows]).sort_by("offset")
 
-    def _sorted(self, messages: pa.Table, schema: pa.Schema) -> pa.Table:
+    def _decode_rows(self, messages: pa.Table, schema: pa.Schema) -> pa.Table:
         rows = self._split(messages).get(ROWS)
         if rows is None:
             return schema.empty_table()

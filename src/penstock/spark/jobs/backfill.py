@@ -1,19 +1,18 @@
-"""Reads a range of the log again, into a table that has landed beyond it.
+"""Lands a range of the log again, in a table that has landed beyond the range.
 
-It is for a declaration that has changed since the range landed (a new column, a better decoder),
-and for messages before the offset at which the table began.
+A backfill is for a declaration that has changed since the range landed (a new column, a better
+decoder), and for messages before the offset at which the table began.
 
-Exactly once means here: afterwards the tables have for each message of the range what landing it
-now would give, once, and for all others what they had. The rows of the range are replaced in one
-commit; its new dead letters are added in another before it, and the earlier ones taken out in a
-third. Interrupted in between, some messages are there twice and none is missing, and running it
-once more repairs it. The range ends at most where the landing job is: that job lands all later
-messages, and the two never meet.
+Afterwards the tables have, exactly once, the rows or dead letter that each message of the range
+becomes now, and for all other messages what they had before. The rows of the range are replaced in
+one commit; new dead letters of the range are added in a commit before that, and its old ones
+removed in a commit after that. If a backfill is interrupted, some messages are in the tables twice
+and none is missing; running it again repairs this. The range ends at the latest at the position of
+the landing job, which lands all later messages: the two never write the same range.
 
-No row is removed from a table unless its message was read again: rows of messages that the log
-lost, to retention or a repair, stay in the table. And no row is added that was deleted from the
-table: the log still has the messages of a device whose rows were erased
-(`penstock.spark.tables.erased`).
+Rows of messages that the log has lost, to retention or a repair, stay in the table. Rows that were
+deleted from the table are not added again, although the log still has their messages, such as those
+of a device whose rows were erased (`penstock.spark.tables.erased`).
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
-from penstock.spark.failures import own_error
+from penstock.spark.failures import translate_spark_error
 from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_target
 from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
-from penstock.spark.ranges import Ranges
+from penstock.spark.ranges import MessageRanges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.erased import ErasedMessages, summarize
 from penstock.spark.tables.evolving import with_present_types
-from penstock.spark.tables.landing_target import of_table
+from penstock.spark.tables.landing_target import files_of_table
 from penstock.spark.topics import topics_text
 from penstock.store.ranges import subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 
-Point = int | datetime
-"""An offset, or a time."""
+OffsetOrTime = int | datetime
+"""The start or end of a range: an offset, or a time of receipt."""
 
-_NAMED: Final = "offset long, topic string"
+_OFFSETS_AND_TOPICS_DDL: Final = "offset long, topic string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +53,11 @@ class BackfilledRange:
     """The result of a backfill of one range.
 
     Attributes:
-        span: the range that it replaced.
-        rows: the number of its rows now.
-        dead_letters: the number of its dead letters now.
-        erased: messages of it that were deleted from the table, which are left out or restored.
+        span: the range.
+        rows: the number of rows that the range has now.
+        dead_letters: the number of dead letters that the range has now.
+        erased: messages of the range whose rows were deleted, and then left out or restored; None
+            if there are none.
     """
 
     span: Span
@@ -70,8 +70,8 @@ def backfill(
     spark: SparkSession,
     table: DeclaredTable,
     settings: RunSettings,
-    start: Point,
-    end: Point,
+    start: OffsetOrTime,
+    end: OffsetOrTime,
     *,
     restores_erased: bool = False,
 ) -> list[BackfilledRange]:
@@ -80,10 +80,10 @@ def backfill(
     Args:
         spark: the session.
         table: the table.
-        settings: how the log is reached.
-        start: an offset, or a time.
-        end: the same.
-        restores_erased: whether messages that landed and were deleted from the table come back.
+        settings: the settings for reading the log.
+        start: the first message.
+        end: the message after the last.
+        restores_erased: whether messages whose rows were deleted from the table land again.
 
     Returns:
         The replaced ranges: one, or several if a repair has given up messages in between and
@@ -91,9 +91,9 @@ def backfill(
 
     Raises:
         ConfigError: no message of the range is in the log and has landed in the table.
-        OffsetOutOfRange: the log has lost messages of the range, before or while it was read.
-        TableError: a table cannot be written, or another job wrote it meanwhile.
-        SparkFailed: Spark gave up.
+        OffsetOutOfRange: the log has lost messages of the range.
+        TableError: a table cannot be written, or another job wrote to it at the same time.
+        SparkFailed: a query of Spark failed.
     """
     table = with_present_types(table)
     definition = table.definition
@@ -104,8 +104,8 @@ def backfill(
         target.prepare(selection)
         landed_end = target.landed_end(selection)
         log = client.offsets(definition.stream, at_least=(log.epoch, landed_end))
-        first = max(log.earliest, _offset(client, log, start))
-        last = min(landed_end, _offset(client, log, end))
+        first = max(log.earliest, _find_offset(client, log, start))
+        last = min(landed_end, _find_offset(client, log, end))
     parts = [(first, last)] if first < last else []
     if not settings.fail_on_data_loss:
         parts = subtract_ranges(first, last, log.given_up)
@@ -114,42 +114,52 @@ def backfill(
             f"there is nothing to fill in: the log begins at offset {log.earliest}, and table"
             f" {definition.name} has landed all before offset {landed_end}"
         )
-    filled = []
-    for begin, stop in parts:
-        span = Span(log.epoch, begin, stop)
+    results = []
+    for start_offset, end_offset in parts:
+        span = Span(log.epoch, start_offset, end_offset)
         messages = _messages(spark, table, settings, span)
-        named = messages.with_columns(["offset", "topic"])
+        offsets_and_topics = messages.with_columns(["offset", "topic"])
         try:
-            gone = target.erased(named.map_in_arrow(_offsets_and_topics, _NAMED), selection, span)
-            erased = summarize(gone)
-            rest = messages if erased is None or restores_erased else _without(messages, gone)
-            files = target.write(rest, batch_id=0, replaced=span)
+            erased_offsets = target.erased(
+                offsets_and_topics.map_in_arrow(_offsets_and_topics, _OFFSETS_AND_TOPICS_DDL),
+                selection,
+                span,
+            )
+            erased = summarize(erased_offsets)
+            remaining_messages = (
+                messages
+                if erased is None or restores_erased
+                else _leave_out(messages, erased_offsets)
+            )
+            files = target.write(remaining_messages, batch_id=0, replaced=span)
         except PySparkException as error:
-            raise own_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
+            raise translate_spark_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
         target.replace(span, selection, files)
-        rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-        rows_count, dead_count = (sum(file.rows for file in found) for found in (rows, dead))
-        filled.append(BackfilledRange(span, rows_count, dead_count, erased))
-    return filled
+        rows, dead_letters = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
+        rows_count, dead_count = (
+            sum(file.rows for file in found) for found in (rows, dead_letters)
+        )
+        results.append(BackfilledRange(span, rows_count, dead_count, erased))
+    return results
 
 
 def _messages(
     spark: SparkSession, table: DeclaredTable, settings: RunSettings, span: Span
-) -> Ranges:
-    """Return all messages of a range; one that has left the log meanwhile is an error."""
+) -> MessageRanges:
+    """Return the messages of a range; reading fails if the log loses one of them."""
     options = {
         **service_options(settings.server, settings.credentials),
         "stream": table.definition.stream,
         "topics": topics_text([table.topic_filter]),
-        "startingOffsets": Position.of_one(span.epoch, span.start).to_json(),
-        "endingOffsets": Position.of_one(span.epoch, span.end).to_json(),
+        "startingOffsets": Position.of_single_log(span.epoch, span.start).to_json(),
+        "endingOffsets": Position.of_single_log(span.epoch, span.end).to_json(),
     }
-    return Ranges.read(spark, options, table.split.columns)
+    return MessageRanges.read(spark, options, table.split.columns)
 
 
-def _without(messages: Ranges, gone: DataFrame) -> DataFrame:
-    every = messages.messages()
-    return every.join(gone, "offset", "left_anti").select(*every.columns)
+def _leave_out(messages: MessageRanges, erased_offsets: DataFrame) -> DataFrame:
+    all_messages = messages.messages()
+    return all_messages.join(erased_offsets, "offset", "left_anti").select(*all_messages.columns)
 
 
 def _offsets_and_topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -157,7 +167,7 @@ def _offsets_and_topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
         yield batch.select(["offset", "topic"])
 
 
-def _offset(client: StreamClient, log: StreamOffsets, point: Point) -> int:
+def _find_offset(client: StreamClient, log: StreamOffsets, point: OffsetOrTime) -> int:
     if isinstance(point, int):
         return point
     found = client.offset_at(log.stream, log.epoch, int(point.timestamp() * 1_000_000), log.latest)

@@ -1,15 +1,15 @@
-"""The job that lands messages in a table: Spark streaming in, one commit a batch out.
+"""Lands messages in a table: a Spark streaming query reads them, and each batch is one commit.
 
     stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
                                                   driver: foreachBatch ┘
 
-Only the ranges of the checkpoint and the names of the files pass through Spark: a
-task reads its messages itself (`penstock.spark.ranges`).
+Only ranges of offsets and the names of files pass through Spark: each task reads its messages
+itself (`penstock.spark.ranges`).
 
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
-every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
+every batch, calls `abort` when it raises although the commit may have happened, and gives `write`
 neither batch nor query. foreachBatch runs in this process, which keeps the table open, knows the
-batch id, and can tell a failed commit from an unknown one.
+batch id, and can distinguish a failed commit from one of unknown outcome.
 
 Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
 checkpoint), a range always gives the same rows (the log), and the table knows which batches and
@@ -39,78 +39,79 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.checkpoints import last_planned, read_checkpoint, store_selection
-from penstock.spark.failures import own_error
+from penstock.spark.failures import translate_spark_error
 from penstock.spark.groups import LEASE_S
 from penstock.spark.jobs.lock import job_lock
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
-from penstock.spark.receipts import Receipts
+from penstock.spark.receipts import ReceiptReporter
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
-from penstock.spark.tables.splits import undecoded
+from penstock.spark.tables.splits import unchanged_rows
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.credentials import PLAIN, Credentials
 
 CHECKPOINT_NAME: Final = "_checkpoint"
-"""Default place of the checkpoint, in the table's directory: deleting the table deletes both.
-Readers of Delta tables pass over names that begin with an underscore."""
+"""The default name of the checkpoint in the table's directory: deleting that deletes both. Readers
+of Delta tables ignore names that begin with an underscore."""
 
 LOG_NAME: Final = "spark.log"
 """The file in the checkpoint with the output of Java and of Spark's Python workers."""
 
 POLL_S: Final = 0.25
-"""Time between two polls of the query and the log; the end of a query is noticed at once."""
+"""Seconds between two polls of the query and the log; the end of a query is noticed at once."""
 
 TRIGGER_S: Final = 0.5
-"""Shortest time between two batches by default: a single message is in the table
-within a second, mostly, and a table that is always written gets two commits a second at most."""
+"""The default of the shortest time between two batches, in seconds: a message is usually in the
+table within a second, and a table gets at most two commits a second."""
 
 PLANNER_ATTEMPTS_MAX: Final = 10
-"""Times a query is started when its planner, a Python process, does not answer in the ten seconds
-that Spark gives it on a busy machine. Messages that a query has landed are not landed again."""
+"""Most starts of a query whose planner, a Python process, does not answer within the ten seconds
+that Spark allows. Messages that a query has landed are not landed again."""
 
 PLANNER_LATE: Final = "Python worker failed to connect back"
-"""Spark's words for that."""
+"""The text of Spark's error for a planner that does not answer in time."""
 
 _INITIALIZING: Final = "Initializing"
 """The beginning of Spark's status of a query whose planner has not started yet."""
 
 BATCH_END_TIMEOUT_S: Final = 15.0
-"""Time that the current batch has to finish on stop."""
+"""Seconds for which `stop` waits for the current batch to finish."""
 
 
 @dataclass(frozen=True)
 class LandingSettings:
-    """The settings of a landing job: its source and its table.
+    """The settings of a landing job.
 
     Attributes:
-        table: directory of the table; created with the first message.
+        table: directory of the table, which is created with the first message.
         server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         stream: name of the stream.
-        topics: MQTT topic filters; empty: every message of the stream.
-        checkpoint: directory of the checkpoint; None: `_checkpoint` in the table's directory.
-        available_now: end when everything there was at the start has landed.
+        topics: MQTT topic filters; empty for every message of the stream.
+        checkpoint: directory of the checkpoint; None for `_checkpoint` in the table's directory.
+        available_now: whether the job ends when the messages present at its start have landed.
         trigger_s: shortest time from the start of one batch to the next, in seconds.
-        starting: the begin of a table without rows: earliest, latest or a position.
-        starting_timestamp: the time of its first messages, instead.
-        offsets_per_batch_max: most offsets of one batch, None for no limit.
-        fail_on_data_loss: whether the job ends if retention removed messages before they landed.
-        connect_timeout_s: how long the stream service may be away.
+        starting_offsets: the start of a table without rows: earliest, latest or a position.
+        starting_timestamp: the time of receipt of the first message, instead of `starting_offsets`.
+        offsets_per_batch_max: most offsets of one batch; None for no limit.
+        fail_on_data_loss: whether the job ends if the log loses messages before they land.
+        connect_timeout_s: seconds for which the stream service may be unreachable.
         credentials: the credentials for the stream service; a token only by its file.
         master: Spark's master URL.
         group: the name of the job as a registered reader, or None.
-        group_lease_s: how long the broker keeps messages for it while it is away.
-        derivation: the computation on the messages, in words; empty if they land unchanged. Then
-            receipts are sent to publishers that asked for them.
+        group_lease_s: seconds for which the broker keeps messages after the last renewal.
+        derivation: the computation on the messages, in words; empty if they land unchanged, and
+            only then are landed offsets reported for receipts.
         is_endless: whether Spark never ends the query by itself, because it has timers.
-        log: file with the output of a Spark that several jobs share; None: one of its own.
+        log: file with the output of a Spark that several jobs share; None for a Spark and file of
+            its own.
     """
 
     table: Path
@@ -120,7 +121,7 @@ class LandingSettings:
     checkpoint: Path | None = None
     available_now: bool = False
     trigger_s: float = TRIGGER_S
-    starting: str = "earliest"
+    starting_offsets: str = "earliest"
     starting_timestamp: str | None = None
     offsets_per_batch_max: int | None = None
     fail_on_data_loss: bool = True
@@ -140,24 +141,24 @@ class LandingSettings:
 
     @property
     def log_file(self) -> Path:
-        """The file with Spark's output."""
+        """The file with the output of Spark."""
         return self.log or self.checkpoint_dir / LOG_NAME
 
 
-class Target(Protocol):
-    """The tables of a query, and how its rows land in them. For one thread at a time."""
+class QueryTarget(Protocol):
+    """A streaming query, and the tables in which its rows land. For one thread at a time."""
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the query of the messages that the options of the source name."""
+        """Return the streaming query over the messages that the options of the source select."""
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse tables of something else."""
+        """Prepare the tables; raise ConfigError if they have another selection."""
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last that landed in the tables; 0 if none did."""
+        """Return the offset after the last landed message; 0 if none has landed."""
 
     def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
-        """Land one batch of the rows of `query` in the tables, unless it is there."""
+        """Land one batch of the query in the tables, unless it has landed already."""
 
 
 class Landing:
@@ -165,9 +166,9 @@ class Landing:
 
     Args:
         settings: the settings of the job.
-        on_progress: called with the progress.
-        open_spark: makes the Spark session.
-        target: the tables; None: messages land unchanged in the Delta table `settings.table`.
+        on_progress: called with each change of the progress.
+        open_spark: opens a Spark session, as `local_spark` does.
+        target: the query and its tables; None to land messages unchanged in a Delta table.
     """
 
     def __init__(
@@ -175,17 +176,17 @@ class Landing:
         settings: LandingSettings,
         on_progress: Callable[[Progress], None] = lambda _: None,
         open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
-        target: Target | None = None,
+        target: QueryTarget | None = None,
     ) -> None:
         self._open_spark = open_spark
         self._settings = settings
         self._reporter = Reporter(on_progress)
-        self._stopping = False  # no Event: a signal handler that sets one may wait forever
+        self._stopping = False  # no Event: a signal handler that sets one may block forever
         self._batch_running = threading.Lock()
-        self._query_id: Future[str] = Future()  # the first batch may begin before its id is known
-        self._receipts: Receipts | None = None  # once the log is known
-        self._target: Target = target or _undecoded_target(settings.table)
-        self._planned_before = -1  # the last batch of the runs before
+        self._query_id: Future[str] = Future()  # the first batch may begin before the id is known
+        self._receipts: ReceiptReporter | None = None  # set when the log is known
+        self._target: QueryTarget = target or _unchanged_messages_target(settings.table)
+        self._earlier_batch_id = -1  # the last batch that an earlier run planned
         self._available_end = 0  # the end of the log when the run began
         self._failure: Exception | None = None  # the error of a batch, before Spark wrapped it
 
@@ -195,30 +196,30 @@ class Landing:
 
     @property
     def is_starting(self) -> bool:
-        """True until the query has finished its first batch, if there are messages for one."""
+        """True until the query has committed its first batch, or has no messages for one."""
         progress = self._reporter.progress
         is_up = progress.state in ("landing", "ended")
         return not is_up or (progress.batch_id is None and progress.lag != 0)
 
     @property
     def _is_done(self) -> bool:
-        """True if a batch of this run has ended, and the log is read up to its end at the start.
+        """True if a batch that this run planned has ended, and the log was read to its end.
 
-        A batch that an earlier run planned does not count: it is processed with the time of that
-        run, so timers that expired since then have not fired.
+        The end is that at the start of the run. A batch that an earlier run planned does not count:
+        it is processed with the time of that run, so timers that expired since then do not fire.
         """
         progress = self._reporter.progress
-        if progress.batch_id is None or progress.batch_id <= self._planned_before:
+        if progress.batch_id is None or progress.batch_id <= self._earlier_batch_id:
             return False
         return (progress.offset or 0) >= self._available_end
 
     def run(self) -> Progress:
-        """Land messages until stopped, or until done if `available_now`.
+        """Land messages until stopped; with `available_now`, until the present ones have landed.
 
         Raises:
             ConfigError: the settings contradict each other, the table or the checkpoint.
             StreamUnavailable: the stream service does not answer.
-            EpochMismatch: the log is not the one for which the checkpoint was made.
+            EpochMismatch: the log has another epoch than the checkpoint.
             TableError: the table cannot be read or written.
             SparkFailed: Spark does not start, or a batch failed for another reason.
         """
@@ -237,9 +238,9 @@ class Landing:
                 store_selection(
                     settings.checkpoint_dir, settings.stream, settings.topics, settings.derivation
                 )
-                starting = self._starting(selection, log)
+                starting = self._start_options(selection, log)
                 self._available_end = log.latest
-                self._planned_before = last_planned(settings.checkpoint_dir)
+                self._earlier_batch_id = last_planned(settings.checkpoint_dir)
                 self._reporter.change(state="starting", latest=log.latest)
                 if not settings.derivation:
                     self._receipts = self._begin_receipts(client, log.epoch)
@@ -254,10 +255,10 @@ class Landing:
         return self._reporter.progress
 
     def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
-        """Return the offsets of the stream, once the service answers; None if stopped before."""
+        """Wait until the service answers, and return the offsets of the stream; None if stopped."""
         deadline = time.monotonic() + self._settings.connect_timeout_s
         planned = read_checkpoint(self._settings.checkpoint_dir).planned
-        known = None if planned is None else (planned.only.epoch, planned.only.offset)
+        known = None if planned is None else (planned.single_log.epoch, planned.single_log.offset)
         while not self._stopping:
             self._reporter.change(state="waiting")
             try:
@@ -268,9 +269,9 @@ class Landing:
             time.sleep(POLL_S)
         return None
 
-    def _begin_receipts(self, client: StreamClient, epoch: str) -> Receipts:
+    def _begin_receipts(self, client: StreamClient, epoch: str) -> ReceiptReporter:
         settings = self._settings
-        receipts = Receipts(
+        receipts = ReceiptReporter(
             client,
             settings.table.name,
             settings.stream,
@@ -278,38 +279,46 @@ class Landing:
             epoch,
             settings.checkpoint_dir,
         )
-        if self._reporter.progress.offset:  # after a crash it may be more than was reported
+        if self._reporter.progress.offset:  # an earlier run may not have reported it
             receipts.report(self._reporter.progress.offset)
         return receipts
 
-    def _starting(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
-        """Return the start of a query without history: after the last offset in the table, if
-        any."""
+    def _start_options(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
+        """Return the options of the source for the start of a query without a checkpoint.
+
+        If the table has rows of the log, the start is the offset after the last landed one.
+        """
         found = read_checkpoint(self._settings.checkpoint_dir)
-        if found.planned is not None and found.planned.only.epoch != log.epoch:
-            ours = replace(selection, epoch=found.planned.only.epoch)
-            raise self._other_epoch(ours, log.epoch)
+        if found.planned is not None and found.planned.single_log.epoch != log.epoch:
+            old_selection = replace(selection, epoch=found.planned.single_log.epoch)
+            raise self._epoch_mismatch(old_selection, log.epoch)
         landed = self._target.landed_end(selection)
-        done = 0 if found.done is None else found.done.only.offset
+        done = 0 if found.done is None else found.done.single_log.offset
         self._reporter.change(offset=max(landed, done))
         if found.planned is None and landed:
-            return {"startingOffsets": Position.of_one(log.epoch, landed).to_json()}
+            return {"startingOffsets": Position.of_single_log(log.epoch, landed).to_json()}
         if self._settings.starting_timestamp is not None:
             return {"startingTimestamp": self._settings.starting_timestamp}
-        return {"startingOffsets": self._settings.starting}
+        return {"startingOffsets": self._settings.starting_offsets}
 
-    def _other_epoch(self, ours: Selection, theirs: str) -> EpochMismatch:
-        """Return the error for another log.
+    def _epoch_mismatch(self, old_selection: Selection, log_epoch: str) -> EpochMismatch:
+        """Return the error for a log with another epoch than that of the checkpoint.
 
-        It names the old offset, at which a user who knows where the logs differ can begin.
+        Its message has the landed offset of the old log, for a user who knows where the logs
+        differ.
         """
         directory = self._settings.checkpoint_dir
         done = read_checkpoint(directory).done
-        passed = done.only.offset if done is not None and done.only.epoch == ours.epoch else 0
+        committed_end = (
+            done.single_log.offset
+            if done is not None and done.single_log.epoch == old_selection.epoch
+            else 0
+        )
+        landed_end = max(committed_end, self._target.landed_end(old_selection))
         return EpochMismatch(
-            f"the checkpoint in {directory} belongs to epoch {ours.epoch}, of which all before"
-            f" offset {max(passed, self._target.landed_end(ours))} has landed, and the log is now"
-            f" of epoch {theirs}: it was restored or created anew. Give a new --checkpoint, or"
+            f"the checkpoint in {directory} belongs to epoch {old_selection.epoch}, of which all"
+            f" before offset {landed_end} has landed, and the log is now"
+            f" of epoch {log_epoch}: it was restored or created anew. Give a new --checkpoint, or"
             " remove that directory, to add the new log's messages"
         )
 
@@ -333,7 +342,7 @@ class Landing:
         }
         if settings.offsets_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
-        if settings.is_endless:  # for timers that expired while it was away, and to end when done
+        if settings.is_endless:  # fires timers that expired before, and makes `_is_done` true
             options["batchAtStart"] = "true"
         if settings.group is not None:
             options["groupId"] = settings.group
@@ -367,40 +376,42 @@ class Landing:
                 try:
                     self._watch(query, client)
                 finally:
-                    if query.isActive:  # after any error the query is not watched any more
+                    if query.isActive:  # `_watch` raised an error
                         query.stop()
                 return
             except PySparkException as error:
-                raise own_error(error, settings.log_file) from error
+                raise translate_spark_error(error, settings.log_file) from error
             except SparkFailed as failure:
                 is_late = PLANNER_LATE in f"{failure} {failure.__cause__}"
                 if not is_late or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
     def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
-        """Land one batch in the table, unless it is there."""
+        """Land one batch in the table, unless it has landed already, and report the progress."""
         with self._batch_running:
             if self._stopping:
-                raise _Stopped
+                raise _LandingStopped
             self._check_epoch(batch)
-            landed = self._target.land(frame, batch)
-            if landed.is_replay:
-                self._reporter.replayed(batch.batch_id)
+            result = self._target.land(frame, batch)
+            if result.is_replay:
+                self._reporter.report_replayed(batch.batch_id)
             else:
-                self._reporter.landed(batch.batch_id, landed)
+                self._reporter.report_landed(batch.batch_id, result)
 
     def _check_epoch(self, batch: Batch) -> None:
-        """Raise if the source continued with another log (failOnDataLoss): that is another
-        selection.
+        """Raise EpochMismatch if the source continued with another log (failOnDataLoss is false).
 
-        The last planned batch is the current one.
+        The epoch is that of the last planned batch, which is the current one.
         """
         planned = read_checkpoint(self._settings.checkpoint_dir).planned
-        if planned is not None and planned.only.epoch != batch.selection.epoch:
-            raise self._other_epoch(batch.selection, planned.only.epoch)
+        if planned is not None and planned.single_log.epoch != batch.selection.epoch:
+            raise self._epoch_mismatch(batch.selection, planned.single_log.epoch)
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
-        """Report progress while the query runs, and end it when asked to."""
+        """Report progress while the query runs; stop it on `stop`, and raise its error.
+
+        An endless query is also stopped when it is done, with `available_now`.
+        """
         settings = self._settings
         while query.isActive and not self._stopping:
             if not query.status["message"].startswith(_INITIALIZING):
@@ -408,13 +419,13 @@ class Landing:
             self._report_positions(query, client)
             if settings.is_endless and settings.available_now and self._is_done:
                 self.stop()
-            with suppress(PySparkException):  # the reason is found below
+            with suppress(PySparkException):  # raised below, from `query.exception`
                 query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # it takes a float
         if self._stopping:
-            # The current batch may finish; one that begins now gives up by itself.
+            # The current batch may finish; a batch that begins now raises _Stopped.
             if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
                 self._batch_running.release()
-            with suppress(PySparkException):  # a planner may wait for the service: Java ends it
+            with suppress(PySparkException):  # the planner may wait for the service: Java kills it
                 query.stop()
             with suppress(PySparkException):
                 self._report_positions(query, client)
@@ -424,14 +435,14 @@ class Landing:
         if isinstance(self._failure, PenstockError):
             raise self._failure
         if failure is not None:
-            raise own_error(failure, settings.log_file) from self._failure or failure
+            raise translate_spark_error(failure, settings.log_file) from self._failure or failure
 
     def _report_positions(self, query: StreamingQuery, client: StreamClient) -> None:
-        """Report the positions of the query and the log."""
+        """Report the position of the query and the end of the log."""
         last = query.lastProgress
         end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
         if end is not None:
-            position = Position.from_spark(end).only
+            position = Position.from_spark(end).single_log
             self._reporter.change(offset=position.offset)
             if self._receipts is not None:
                 self._receipts.report(position.offset)
@@ -441,11 +452,11 @@ class Landing:
             self._reporter.change(latest=None)
 
 
-def _undecoded_target(path: Path) -> LandingTarget:
+def _unchanged_messages_target(path: Path) -> LandingTarget:
     tables: dict[str, LandedTable] = {ROWS: DeltaMessageTable(path, MESSAGE_SCHEMA, (DATE,))}
     upkeep = Upkeep(tables.values(), UpkeepDefinition())
-    return LandingTarget(tables, undecoded, after_commit=upkeep.after_commit)
+    return LandingTarget(tables, unchanged_rows, after_commit=upkeep.after_commit)
 
 
-class _Stopped(Exception):
+class _LandingStopped(Exception):
     """Raised in a batch that begins while the job is being stopped."""

@@ -1,4 +1,4 @@
-"""A lock that allows one job at a time for a checkpoint."""
+"""Locks a checkpoint, so that only one job at a time uses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def job_lock(checkpoint: Path) -> Iterator[None]:
     """Lock the checkpoint against a second job; the lock is released when this process ends.
 
     Raises:
-        JobRunning: another job has it.
+        JobRunning: another job has the lock.
     """
     with (checkpoint / LOCK_NAME).open("ab") as lock:
         try:

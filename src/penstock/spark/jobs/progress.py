@@ -1,7 +1,7 @@
 """The progress of a landing job, passed to a callback.
 
-Batches end in one thread and the log's end is polled in another; `Reporter` combines both
-and calls back with an immutable value.
+Batches end in one thread, and another polls the end of the log; `Reporter` combines both and calls
+back with an immutable value.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, Literal
 from penstock.spark.tables.landing_target import LandingResult
 
 RATE_WINDOW_S: Final = 10.0
-"""The time over which the rate of rows is averaged."""
+"""Seconds over which the rate of rows is averaged."""
 
 State = Literal["waiting", "starting", "landing", "ended", "failing", "gave up"]
-"""The last two are those of a table among several, which is started again when it fails."""
+"""The states of a job; only `penstock.spark.jobs.supervision` sets the last two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Progress:
 
     Attributes:
         state: the state of the job.
-        batch_id: the last batch that ended, or None.
-        rows_landed: rows this run has added to the table.
-        dead_letters: messages that became dead letters instead.
-        rows_per_second: over the last ten seconds.
-        replayed: batches this run found in the table already.
-        offset: the query's position in the log, or None.
-        latest: the end of the log, or None while the stream service is away.
+        batch_id: the number of the last committed batch; None before the first.
+        rows_landed: the number of rows that this run has added to the table.
+        dead_letters: the number of messages that became dead letters in this run.
+        rows_per_second: the mean rate of rows over RATE_WINDOW_S.
+        replayed: the number of batches that the table had already.
+        offset: the query's position in the log; None if unknown.
+        latest: the end of the log; None while the stream service does not answer.
         failure: the current error, in one sentence; empty if there is none.
     """
 
@@ -50,14 +50,15 @@ class Progress:
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the query's position and the end of the log."""
+        """The number of offsets from the query's position to the end of the log; None if
+        unknown."""
         if self.offset is None or self.latest is None:
             return None
         return max(0, self.latest - self.offset)
 
 
 class Reporter:
-    """Gathers the progress and passes each new value on. Any thread may call it."""
+    """Keeps the progress, and calls back with each new value. Any thread may call it."""
 
     def __init__(self, on_progress: Callable[[Progress], None]) -> None:
         self._on_progress = on_progress
@@ -65,35 +66,35 @@ class Reporter:
         self._recent: deque[tuple[float, int]] = deque()  # (monotonic seconds, rows)
         self.progress = Progress()
 
-    def change(self, **known: Any) -> None:
-        """Set these attributes of `Progress`."""
+    def change(self, **changes: Any) -> None:
+        """Set attributes of the progress, by name."""
         with self._lock:
-            self._change(known)
+            self._change(changes)
 
-    def landed(self, batch_id: int, landed: LandingResult) -> None:
-        """Report that batch `batch_id` ended, with this result."""
+    def report_landed(self, batch_id: int, result: LandingResult) -> None:
+        """Report that a batch landed, with its result."""
         progress = self.progress
         with self._lock:
-            if landed.rows:
-                self._recent.append((time.monotonic(), landed.rows))
+            if result.rows:
+                self._recent.append((time.monotonic(), result.rows))
             self._change(
                 {
                     "batch_id": batch_id,
-                    "rows_landed": progress.rows_landed + landed.rows,
-                    "dead_letters": progress.dead_letters + landed.dead_letters,
-                    "offset": max(progress.offset or 0, landed.end),
+                    "rows_landed": progress.rows_landed + result.rows,
+                    "dead_letters": progress.dead_letters + result.dead_letters,
+                    "offset": max(progress.offset or 0, result.end),
                 }
             )
 
-    def replayed(self, batch_id: int) -> None:
-        """Report that batch `batch_id` was in the table already."""
+    def report_replayed(self, batch_id: int) -> None:
+        """Report that the table had a batch already."""
         with self._lock:
             self._change({"batch_id": batch_id, "replayed": self.progress.replayed + 1})
 
-    def _change(self, known: dict[str, Any]) -> None:
+    def _change(self, changes: dict[str, Any]) -> None:
         horizon = time.monotonic() - RATE_WINDOW_S
         while self._recent and self._recent[0][0] < horizon:
             self._recent.popleft()
         rate = sum(rows for _, rows in self._recent) / RATE_WINDOW_S
-        self.progress = replace(self.progress, rows_per_second=rate, **known)
+        self.progress = replace(self.progress, rows_per_second=rate, **changes)
         self._on_progress(self.progress)

@@ -1,8 +1,8 @@
-"""Lands declared and derived tables side by side: one Spark, and a landing for each table.
+"""Lands several declared and derived tables at once: one Spark, and a landing for each table.
 
-Each table has its own query: the service filters by topic, so each message
-is sent once for each table that takes it; a table can fall behind, be restarted, or begin later
-without the others.
+Each table has its own query. The service filters by topic, so each message is sent once for each
+table whose topics match. A table can fall behind, be restarted, or begin later, without effect on
+the others.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
-from penstock.spark.derived.appending import STATE_SETTINGS, AppendedTable
+from penstock.spark.derived.appending import STATE_SETTINGS, AppendTarget
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.derived.last_known import LastKnown
-from penstock.spark.derived.replacing import ReplacedTable
+from penstock.spark.derived.replacing import ReplaceTarget
 from penstock.spark.derived.silence import Silence
-from penstock.spark.failures import sentence_of
+from penstock.spark.failures import error_sentence
 from penstock.spark.jobs.landing import (
     CHECKPOINT_NAME,
     LOG_NAME,
     Landing,
     LandingSettings,
-    Target,
+    QueryTarget,
 )
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import SupervisedLanding
-from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spark
+from penstock.spark.session import LOCAL_MASTER, SparkFailed, has_ended, local_spark
 from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
@@ -45,21 +45,22 @@ from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 
 POLL_S: Final = 0.25
-"""Pause between two polls of the landings."""
+"""Seconds between two polls of the landings."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The settings for landing declared tables.
+    """The settings of a run that lands declared and derived tables.
 
     Attributes:
         server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         credentials: the credentials for the stream service; a token only by its file.
-        available_now: end when everything there was at the start has landed.
-        trigger_s: shortest time from one commit to the next; None: as each table says.
-        connect_timeout_s: how long the stream service may be away before a table fails.
-        fail_on_data_loss: whether messages that retention removed before they landed end the
-            landing of their table.
+        available_now: whether the run ends when the messages present at its start have landed.
+        trigger_s: shortest time from one commit to the next, in seconds; None for the setting of
+            each table.
+        connect_timeout_s: seconds for which the stream service may be unreachable before a table
+            fails.
+        fail_on_data_loss: whether a table gives up if the log loses messages before they land.
         master: Spark's master URL.
     """
 
@@ -73,16 +74,21 @@ class RunSettings:
 
 
 class TablesFailed(PenstockError):
-    """Raised when some of several tables gave up; others may have landed."""
+    """Raised when one table or more gave up; others may have landed."""
 
 
 class TablesRun:
-    """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
+    """One run of the landings of tables. `run` blocks; `stop` may be called from a signal handler.
 
-    They start one after the other: together they would keep each other from starting in the ten
-    seconds that Spark gives a planner.
-    They are independent: one that fails is restarted (`penstock.spark.jobs.supervision`), and
-    one that gives up ends no other.
+    Landings start one after the other: if all started at once, their planners might exceed the ten
+    seconds that Spark allows for a start. They are independent: a landing that fails is restarted
+    (`penstock.spark.jobs.supervision`), and one that gives up ends no other.
+
+    Args:
+        tables: the tables, at least one.
+        settings: the settings of the run.
+        on_progress: called with the name of a table and its progress.
+        open_spark: opens a Spark session, as `local_spark` does.
     """
 
     def __init__(
@@ -97,9 +103,9 @@ class TablesRun:
         self._on_progress = on_progress
         self._open_spark = open_spark
         self._landings: list[SupervisedLanding] = []
-        self._unreported: Exception | None = None
+        self._progress_error: Exception | None = None
         self._log = tables[0].path / CHECKPOINT_NAME / LOG_NAME
-        self._stopping = False  # no Event: a signal handler that sets one may wait forever
+        self._stopping = False  # no Event: a signal handler that sets one may block forever
 
     def stop(self) -> None:
         """Ask the run to end; current batches finish first."""
@@ -108,39 +114,39 @@ class TablesRun:
             landing.stop()
 
     def run(self) -> None:
-        """Land messages until stopped, or until done if `available_now`.
+        """Land messages until stopped; with `available_now`, until the present ones have landed.
 
-        It ends early if every table has given up.
+        The run ends early if every table has given up.
 
         Raises:
-            TablesFailed: tables have given up; the message says which, and why.
-            PenstockError: as `Landing.run` raises, if there is only one table.
+            TablesFailed: tables have given up; the message names them and their errors.
+            PenstockError: the error of `Landing.run`, if there is only one table.
         """
         with self._open_spark("penstock tables", self._settings.master, self._log) as spark:
             try:
                 self._run_all(spark)
-            finally:  # a second Ctrl-C must not leave a table that retries for ever
+            finally:  # after a second Ctrl-C no table may retry for ever
                 self.stop()
-        if self._unreported is not None:
-            raise self._unreported
-        self._raise([landing.error for landing in self._landings])
+        if self._progress_error is not None:
+            raise self._progress_error
+        self._raise_failures([landing.error for landing in self._landings])
 
     def _run_all(self, spark: SparkSession) -> None:
-        self._landings = [self._supervised(table, spark) for table in self._tables]
+        self._landings = [self._supervise(table, spark) for table in self._tables]
         threads = []
         for landing in self._landings:
             threads.append(threading.Thread(target=landing.run))
             threads[-1].start()
             while landing.is_starting and threads[-1].is_alive() and not self._stopping:
                 time.sleep(POLL_S)
-        if self._stopping:  # perhaps before the landings existed
+        if self._stopping:  # `stop` may have been called before the landings existed
             self.stop()
         for thread in threads:
-            while thread.is_alive():  # signals are handled between two polls
+            while thread.is_alive():  # polled, so that Python handles signals
                 thread.join(POLL_S)
 
-    def _raise(self, errors: Sequence[Exception | None]) -> None:
-        """Raise the errors with which tables gave up, if any did."""
+    def _raise_failures(self, errors: Sequence[Exception | None]) -> None:
+        """Raise TablesFailed, or the error of the only table, if tables gave up."""
         failed = [error for error in errors if error is not None]
         if not failed:
             return
@@ -149,49 +155,49 @@ class TablesRun:
         names: dict[str, list[str]] = {}
         for table, error in zip(self._tables, errors, strict=True):
             if error is not None:
-                names.setdefault(sentence_of(error), []).append(table.name)
+                names.setdefault(error_sentence(error), []).append(table.name)
         raise TablesFailed(
             "; ".join(
-                f"table{'s' if len(of) > 1 else ''} {', '.join(of)} gave up: {sentence}"
-                for sentence, of in names.items()
+                f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} gave up: {sentence}"
+                for sentence, tables in names.items()
             )
         ) from failed[0]
 
-    def _supervised(self, table: AnyTable, spark: SparkSession) -> SupervisedLanding:
+    def _supervise(self, table: AnyTable, spark: SparkSession) -> SupervisedLanding:
         return SupervisedLanding(
             table.name,
-            lambda on_progress: self._landing(table, spark, on_progress),
+            lambda on_progress: self._make_landing(table, spark, on_progress),
             table.path / CHECKPOINT_NAME,
             available_now=self._settings.available_now,
-            on_progress=lambda progress: self._pass_on(table.name, progress),
-            spark_failure=lambda: self._failure_of(spark),
+            on_progress=lambda progress: self._report_progress(table.name, progress),
+            spark_failure=lambda: self._ended_spark_error(spark),
         )
 
-    def _pass_on(self, name: str, progress: Progress) -> None:
-        """Pass progress on; end the run if that fails, because its reader has left."""
+    def _report_progress(self, name: str, progress: Progress) -> None:
+        """Report progress; stop the run if that fails."""
         try:
             self._on_progress(name, progress)
-        except Exception as error:  # such as a broken pipe; raised again by run
-            self._unreported = error
+        except Exception as error:  # such as a broken pipe; `run` raises it
+            self._progress_error = error
             self.stop()
 
-    def _failure_of(self, spark: SparkSession) -> SparkFailed | None:
-        if not is_gone(spark):
+    def _ended_spark_error(self, spark: SparkSession) -> SparkFailed | None:
+        if not has_ended(spark):
             return None
-        more = f" ({self._log} has what it printed)" if self._log.exists() else ""
+        more = f" (its output is in {self._log})" if self._log.exists() else ""
         return SparkFailed(f"Spark has ended{more}")
 
-    def _landing(
+    def _make_landing(
         self, table: AnyTable, spark: SparkSession, on_progress: Callable[[Progress], None]
     ) -> Landing:
         definition = table.definition
-        given_s = self._settings.trigger_s
+        trigger_s = self._settings.trigger_s
         is_derived = isinstance(table, DerivedTable)
         is_silence = isinstance(table, DerivedTable) and isinstance(table.derivation, Silence)
 
         @contextmanager
-        def shared(*_: object) -> Iterator[SparkSession]:
-            session = spark.newSession()  # a session has only one query of a name
+        def open_session(*_: object) -> Iterator[SparkSession]:
+            session = spark.newSession()  # a session allows only one query of a name
             if is_derived:
                 for name, value in STATE_SETTINGS.items():
                     session.conf.set(name, value)
@@ -207,8 +213,8 @@ class TablesRun:
                 stream=table.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,
-                trigger_s=definition.commit_s_min if given_s is None else given_s,
-                starting=definition.starting_offsets,
+                trigger_s=definition.commit_s_min if trigger_s is None else trigger_s,
+                starting_offsets=definition.starting_offsets,
                 offsets_per_batch_max=None if is_silence else definition.commit_offsets_max,
                 fail_on_data_loss=self._settings.fail_on_data_loss,
                 connect_timeout_s=self._settings.connect_timeout_s,
@@ -218,20 +224,20 @@ class TablesRun:
                 log=self._log,
             ),
             on_progress,
-            shared,
+            open_session,
             derived_target(table) if isinstance(table, DerivedTable) else declared_target(table),
         )
 
 
-def declared_target(table: DeclaredTable) -> Target:
-    """Return the target for messages of a table, by the present schema or following new ones."""
+def declared_target(table: DeclaredTable) -> QueryTarget:
+    """Return the target of a declared table; one with `evolve` follows its subject's schema."""
     if table.definition.evolve == "add":
         return EvolvingTarget(table, landing_target)
     return landing_target(table)
 
 
 def landing_target(table: DeclaredTable) -> LandingTarget:
-    """Return the tables of a declaration as a target."""
+    """Return the target of a declared table with its present schema."""
     definition = table.definition
     tables = table.open()
     repeats = None
@@ -241,12 +247,12 @@ def landing_target(table: DeclaredTable) -> LandingTarget:
     return LandingTarget(tables, table.split, repeats, upkeep.after_commit, table.split.columns)
 
 
-def derived_target(table: DerivedTable) -> Target:
-    """Return the table of a derivation as a target."""
+def derived_target(table: DerivedTable) -> QueryTarget:
+    """Return the target of a derived table."""
     tables = table.open()
     rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
     upkeep = Upkeep(tables.values(), table.definition.upkeep)
     if isinstance(table.derivation, LastKnown):
         assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
-        return ReplacedTable(rows, table.derivation, checkpoint, upkeep.after_commit)
-    return AppendedTable(rows, table.derivation.derive, checkpoint, upkeep.after_commit)
+        return ReplaceTarget(rows, table.derivation, checkpoint, upkeep.after_commit)
+    return AppendTarget(rows, table.derivation.derive, checkpoint, upkeep.after_commit)

@@ -1,24 +1,24 @@
-"""Tables in which messages land: unchanged, or as `[[tables.declared]]` says.
+"""Tables in which messages land: unchanged, or decoded as `[[tables.declared]]` declares.
 
     api             the interface of a table of any format: a commit for each batch, once
     columns         the columns, and how a declaration may change them
-    splits          the split of unchanged messages; decoding_split: of decoded messages, or
-                    dead letters
-    poison          messages at which a split raises
-    repeats         messages that were sent twice
-    landing_target  rows and dead letters together: the invariant
+    splits          assigns unchanged messages to a table; decoding_split: assigns rows and dead
+                    letters to two tables
+    poison          messages for which a split raises an unexpected error
+    repeats         finds messages that were sent twice
+    landing_target  lands rows and dead letters together, and keeps the invariant of both tables
     delta           a Delta table, through delta_actions and delta_log
     directory       a plain directory of Parquet files; iceberg: an Iceberg table, of
                     iceberg_files and iceberg_types, with synced_io below it
-    rewriting       files without some of their rows, or merged
+    rewriting       writes files again without some of their rows, or merged
     upkeep          the maintenance of a table: tiers chooses files to merge, iceberg_history
-                    expires snapshots, upkeep_record tells what was done last
-    erased          messages that landed and whose rows were deleted
+                    expires snapshots, upkeep_record has the result of the last upkeep
+    erased          finds messages that landed and whose rows were deleted
     declared        a checked declaration; evolving: one that follows the schema of its
                     subject
-    sample          the newest messages; dry_run: the rows they would become; inferred: the
-                    declaration that fits them
-    status          the contents of a table, and how far it is behind
+    sample          reads the newest messages; dry_run: lands them in temporary tables; inferred:
+                    infers declarations from them
+    status          the contents of a table, and its lag behind the log
 
 Start reading at `landing_target`.
 """

@@ -1,13 +1,13 @@
-"""The interface of every table in which messages land, whatever its format, and its terms.
+"""The interface of tables of all formats in which messages land, and the types of its arguments.
 
     not landed ──commit──▶ landed
          │ ▲                  ▲
-         │ └─conflict: reload─┤        another writer came first: reload, then try again
+         │ └─conflict: reload─┤        another writer has committed: reload, then try again
          └────error───────────┴──?──▶ unknown: the commit may or may not have happened
 
-A commit that failed and a commit whose outcome is unknown are different errors. Neither deletes a
-file: if the commit did happen, its files are part of the table. On restart Spark replays the batch
-and the table itself says whether it is there.
+A commit that failed and a commit whose outcome is unknown are different errors. After neither are
+files deleted: if the commit did happen, they are part of the table. After a restart Spark replays
+the batch, and `LandedTable.has_landed` tells whether the table has it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.telemetry.logs import one_line
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
-"""The names, within a pass over messages, of the tables that it fills."""
+"""The names of a declaration's two tables, in mappings and in `NewFile.table`."""
 
 
 class TableError(PenstockError):
-    """Raised when the table cannot carry out an operation.
+    """Raised when a table cannot carry out an operation.
 
     Args:
-        sentence: the reason; quoted text of a library may have several lines.
+        sentence: the reason; its lines are joined, because quoted texts may have several.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -44,11 +44,11 @@ class TableError(PenstockError):
 
 
 class TableCommitFailed(TableError):
-    """Raised when the batch was not committed. It is safe to try again."""
+    """Raised when a batch was not committed; it is safe to try again."""
 
 
 class TableCommitUnknown(TableError):
-    """Raised when it is unknown whether the batch was committed; the table tells, once readable."""
+    """Raised when it is unknown whether a batch was committed; `has_landed` tells later."""
 
 
 class Outcome(Enum):
@@ -56,18 +56,19 @@ class Outcome(Enum):
 
     LANDED = "the batch is in the table, by this commit"
     REPLAYED = "the batch was in the table before"
-    OVERTAKEN = "another job has landed some of the batch's offsets: leave those rows out"
+    OVERTAKEN = "another job has landed some of the batch's offsets: write the batch without them"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The messages that a table holds: those of a stream, or some topics of it, of one epoch.
+    """The messages of a table: those of a stream, or of some of its topics, of one epoch.
 
     Attributes:
         epoch: the epoch of the log.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        derivation: the computation on the messages, in words; empty: a row of each.
+        derivation: the computation on the messages, in words; empty if they land unchanged or
+            decoded.
     """
 
     epoch: str
@@ -77,22 +78,22 @@ class Selection:
 
     @property
     def transaction_id(self) -> str:
-        """The name under which the table stores the landed offsets."""
+        """The key under which the table stores the landed end."""
         return f"penstock-log:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
     def start_id(self) -> str:
-        """The name under which the table stores the first landed offset."""
+        """The key under which the table stores the first landed offset."""
         return f"penstock-start:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
     def description(self) -> str:
-        """The table's description of itself; the same for every epoch."""
+        """The selection in words, without the epoch, which the table stores as its description."""
         return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
 
     @property
     def topics_text(self) -> str:
-        """The topic filters as one word."""
+        """The topic filters as one text without spaces between them; # for all topics."""
         return topics_text(sorted(self.topics)) or "#"
 
 
@@ -106,13 +107,16 @@ class Batch:
 
     @property
     def transaction_id(self) -> str:
-        """The name of the query in the table. Its id is in the checkpoint and survives restarts."""
+        """The key under which the table stores the query's last batch.
+
+        The id of the query is in its checkpoint, and stays the same after a restart.
+        """
         return f"penstock-query:{self.query_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of landed offsets: `start` up to, not including, `end`, of one epoch."""
+    """A range of landed offsets, `start` to `end` (excluded), of one epoch."""
 
     epoch: str
     start: int
@@ -124,15 +128,15 @@ class Contents:
     """The contents of a table.
 
     Attributes:
-        version: the version of the table; every commit makes one.
-        changed_at: when the last one was made (UTC).
+        version: the version of the table; each commit increases it.
+        changed_at: the time of the last commit (UTC).
         rows: the number of rows.
         files: the number of Parquet files.
-        size_bytes: their total size.
-        description: the messages that it holds, in words.
-        epoch: the epoch of the newest row, or None if there is none.
-        landed_end: offset after the newest row, or None.
-        oldest_at: when the oldest version that can be read was made (UTC); None if the format has
+        size_bytes: the total size of the files.
+        description: the selection, in words.
+        epoch: the epoch of the newest row; None without rows.
+        landed_end: the offset after the newest row; None without rows.
+        oldest_at: the time of the oldest version that can be read (UTC); None if the format has
             only the newest.
     """
 
@@ -153,34 +157,33 @@ class LandedTable(Protocol):
     path: Path
 
     layout: Layout
-    """The layout of its rows in files."""
+    """The layout of the table's rows in files."""
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add missing columns, and widen columns that are
-        narrower.
+        """Check an existing table; add missing columns, and widen columns that are narrower.
 
         Args:
             selection: the messages that will land.
-            add: False only refuses.
+            add: False to check without changing the table.
 
         Raises:
-            ConfigError: it holds other messages, or a column has another type.
+            ConfigError: the table has another selection or partitions, or a column of another type.
         """
 
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table; None if it does not exist."""
 
-    def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
-        """Return whether a present column, with its rows, may get the type of `wanted`."""
+    def can_widen(self, present: pa.Field, wanted: pa.Field) -> bool:
+        """Return whether the format can change a present column to the type of ``wanted``."""
 
     def has_landed(self, batch: Batch) -> bool:
         """Return whether the batch is in the table, on disk."""
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last that landed and is on disk; 0 if none did."""
+        """Return the offset after the last landed message, on disk; 0 if none has landed."""
 
     def landed_start(self, selection: Selection) -> int | None:
-        """Return the first offset that landed; None if none has, or the table does not tell.
+        """Return the first landed offset; None if none has landed, or an old table lacks it.
 
         All messages from it up to `landed_end` have landed.
         """
@@ -188,71 +191,72 @@ class LandedTable(Protocol):
     def commit(
         self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
     ) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already.
+        """Make files part of the table in one atomic commit, unless the batch has landed already.
 
         Args:
-            batch: their batch.
-            files: may be empty: then only the offsets are stored.
-            seen: `landed_end` before the files were written; if it is more by now, they
-                may have rows that are in the table.
-            end: `landed_end` afterwards.
-            start: the first offset of the batch, even if it is in another table; None: that of
-                the files.
+            batch: the batch of the files.
+            files: the files; if there are none, only the offsets are stored.
+            seen: `landed_end` before the files were written. If it has increased since, the files
+                may have rows that the table has: the outcome is OVERTAKEN.
+            end: `landed_end` after the commit.
+            start: the first offset of the batch, even if it is in another table; None for the first
+                one of the files.
 
         Raises:
-            ConfigError: another job has created the table, for other messages.
-            TableCommitFailed: it did not happen.
-            TableCommitUnknown: it may have happened.
+            ConfigError: another job has created the table, with another selection.
+            TableCommitFailed: the commit did not happen.
+            TableCommitUnknown: the commit may have happened.
         """
 
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Replace the rows of `span` by the rows of `files`, in one step.
+        """Replace the rows of a span by the rows of files, in one atomic commit.
 
         Args:
-            span: may be empty: then no rows are removed.
-            files: may be empty.
-            selection: the selection of the files: from now on it has landed at least from the
-                span on.
+            span: the span; if it is empty, no rows are removed.
+            files: the files; there may be none.
+            selection: the selection of the files, whose `landed_start` becomes the start of the
+                span, if that is lower.
 
         Raises:
-            TableCommitFailed: another writer came in between; nothing has changed.
+            TableCommitFailed: other writers committed first; nothing has changed.
         """
 
     def live_files(self) -> list[LiveFile] | None:
         """Return the files that may be merged; None if there is no table.
 
-        There are none for a format whose readers would see a merge half done.
+        The list is empty for a format whose readers could see an unfinished merge.
         """
 
     def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
         """Merge the files of each group, and expire earlier versions of the table.
 
-        Readers of these versions keep the files: `remove_orphans` removes them when they are old.
-
-        Returns:
-            Whether it was done. False: another writer came first, and nothing has changed.
+        The files stay for readers of earlier versions, until `remove_orphans` removes them by age.
 
         Args:
-            groups: paths of `live_files`; may be empty.
-            versions_max: at least so many of the last versions stay.
+            groups: paths of `live_files` to merge; there may be no group.
+            versions_max: the number of last versions that stay at least.
+
+        Returns:
+            True if it was done. False if another writer committed first: nothing has changed.
         """
 
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Return present files that may have rows received within this time before the newest.
+        """Return the files with rows that were received within this time before the newest row.
 
-        All of them for `timedelta.max`, even if the table has no `received_at`.
+        Files without statistics are included; for `timedelta.max` all files are returned, even if
+        the table has no column `received_at`.
         """
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that are no longer, or never were, part of the table; return their names.
+        """Remove files that belong to no version of the table; return their names.
 
         Args:
-            older_than_h: spare files younger than this, in hours: a batch that is being written
-                has files that no commit names yet.
-            remove: False only lists them.
+            older_than_h: the least age of the files, in hours: a batch that is being written has
+                files that no commit names yet.
+            remove: False to return the names without removing the files.
         """

@@ -1,8 +1,8 @@
 """The columns of tables in which messages land, and how a declaration may change them.
 
-A declared column that is missing is added: older rows have null in it. A column that exists
-and is no longer declared stays, and new rows have null in it. A column may get a wider type if the
-format allows it. Nothing else may change.
+A declared column that the table lacks is added; older rows have null in it. A column that is no
+longer declared stays; new rows have null in it. A column may get a wider type if the format allows
+it. Nothing else may change.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ DEAD_LETTER_SCHEMA: Final = pa.schema(
 """The columns of a table of dead letters; `kind` is broken, repeated or empty."""
 
 
-def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with exactly the columns of `schema`, null in missing ones."""
+def with_missing_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with exactly the columns of a schema, with null in missing columns."""
     columns = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.column_names
@@ -47,24 +47,27 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-Widens = Callable[[pa.Field, pa.Field], bool]
-"""Returns whether a present column may become another one: `LandedTable.widens`."""
+CanWiden = Callable[[pa.Field, pa.Field], bool]
+"""A function that tells whether a present column may get another type: `LandedTable.can_widen`."""
 
 
 def columns_to_add(
-    path: Path, present: pa.Schema, declared: pa.Schema, widens: Widens = lambda _present, _: False
+    path: Path,
+    present: pa.Schema,
+    declared: pa.Schema,
+    can_widen: CanWiden = lambda _present, _: False,
 ) -> list[pa.Field]:
     """Return declared columns that the table in `path` lacks, or has with a narrower type.
 
     Raises:
-        ConfigError: a column has another type in the table, or is spelled differently there.
+        ConfigError: the table has a column with another type, or in another case.
     """
     wider: list[pa.Field] = []
     for field in declared:
         found = present.field(field.name) if field.name in present.names else field
         if found.type == field.type:
             continue
-        if not widens(found, field):
+        if not can_widen(found, field):
             raise ConfigError(
                 f"the table in {path} has the column {field.name} of type {found.type}, and"
                 f" {field.type} is declared; give the new one another name, or land in another"
@@ -72,32 +75,32 @@ def columns_to_add(
             )
         wider.append(field)
     added = [field for field in declared if field.name not in present.names]
-    folded = {name.lower(): name for name in present.names}
+    names_by_lower_case = {name.lower(): name for name in present.names}
     for field in added:
-        if field.name.lower() in folded:
+        if field.name.lower() in names_by_lower_case:
             raise ConfigError(
-                f"the table in {path} has the column {folded[field.name.lower()]}, and"
-                f" {field.name} is declared: Spark reads no case, so write it as it was, or give"
-                " the new one another name"
+                f"the table in {path} has the column {names_by_lower_case[field.name.lower()]}, and"
+                f" {field.name} is declared: Spark ignores case, so write the name as it was, or"
+                " give the new column another name"
             )
     return wider + added
 
 
 def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:
-    """Raise ConfigError if the table in `path` is partitioned by other columns."""
+    """Raise ConfigError if the table in `path` has other partition fields than the layout."""
     if tuple(present) != layout.partition_by:
         raise ConfigError(
-            f"the table in {path} is partitioned by {_named(present)}, and"
-            f" {_named(layout.partition_by)} is declared; land in another table"
+            f"the table in {path} is partitioned by {_join_names(present)}, and"
+            f" {_join_names(layout.partition_by)} is declared; land in another table"
         )
 
 
-def _named(columns: Sequence[str]) -> str:
+def _join_names(columns: Sequence[str]) -> str:
     return ", ".join(columns) or "nothing"
 
 
-def outside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.Table:
-    """Return the rows outside of the offsets `start` to `end` (excluded) of `epoch`."""
+def rows_outside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.Table:
+    """Return the rows without those at offsets `start` to `end` (excluded) of `epoch`."""
     offset = rows.column("offset")
     inside = pc.and_(
         pc.equal(rows.column("epoch"), epoch),

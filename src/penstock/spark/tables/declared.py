@@ -1,8 +1,8 @@
-"""A checked declaration of a table: its columns, its directories, and the tables there.
+"""Checks the declaration of a table, and opens its two tables: of rows, and of dead letters.
 
     epoch, offset │ metadata │ message_id │ levels of the topic │ decoded columns │ date
 
-Any part after the first may be empty; `date` exists for tables partitioned by it.
+Each part of the columns but the first may be empty; tables partitioned by date have `date`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,19 @@ _PARTITION_COLUMN: Final = re.compile(r"[\w-]+")
 
 
 class DeclaredTable:
-    """One `[[tables.declared]]`, checked as far as it can be without a log.
+    """One `[[tables.declared]]`, with all checks that need no log.
+
+    Args:
+        definition: the declaration.
+        tables_dir: the default directory of tables.
+        iceberg: the names of the Iceberg catalog.
 
     Raises:
         ConfigError: the declaration contradicts itself, or names a file that cannot be used.
     """
 
     has_watermark = False
-    """Such a table is complete up to the landed offset, whatever times its rows have."""
+    """False: the table is complete up to the landed offset, not up to a time."""
 
     def __init__(
         self,
@@ -52,8 +57,8 @@ class DeclaredTable:
         iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
-        self._given = definition
-        # The executors make decoders, too, and later: all must use the same version of a schema.
+        self._unpinned_definition = definition
+        # Executors make decoders later: all must use the same version of a registered schema.
         definition = definition.model_copy(update={"decoder": pin_schema(definition.decoder)})
         self.definition = definition
         self.name = definition.name
@@ -67,37 +72,37 @@ class DeclaredTable:
         self._iceberg = iceberg
 
     def selection(self, epoch: str) -> Selection:
-        """Return the messages of a log that the table holds."""
+        """Return the selection of the table in the log with this epoch."""
         return Selection(epoch, self.stream, (self.topic_filter,))
 
     def open(self) -> dict[str, LandedTable]:
-        """Return the table of rows and that of dead letters; neither need exist yet."""
-        it, places = self.definition, (self._tables_dir, self._iceberg)
-        rows = (self.path, self.schema, it.partition_by)
-        dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
+        """Return the tables `ROWS` and `DEAD_LETTERS`; neither need exist yet."""
+        definition, locations = self.definition, (self._tables_dir, self._iceberg)
+        rows = (self.path, self.schema, definition.partition_by)
+        dead_letters = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: open_table(it.format, *rows, *places, it.partitions_max),
-            DEAD_LETTERS: open_table(it.format, *dead, *places),
+            ROWS: open_table(definition.format, *rows, *locations, definition.partitions_max),
+            DEAD_LETTERS: open_table(definition.format, *dead_letters, *locations),
         }
 
     @property
     def version(self) -> int:
-        """The version of its subject in a schema registry; 0 if it has none."""
+        """The version of the decoder's registered schema; 0 without a schema registry."""
         registry = self.definition.decoder.registry
         return 0 if registry is None else registry.version
 
     def newest(self) -> DeclaredTable:
-        """Return the table by the newest schema of its subject.
+        """Return the table with the newest schema of its subject; itself if that has not changed.
 
         Raises:
             ConfigError: a table cannot have this schema.
             RegistryUnavailable: the registry does not answer.
         """
-        newest = DeclaredTable(self._given, self._tables_dir, self._iceberg)
+        newest = DeclaredTable(self._unpinned_definition, self._tables_dir, self._iceberg)
         return self if newest.version == self.version else newest
 
     def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
-        """Return the same table with the types of these columns, by their names."""
+        """Return the table with these types of its columns, by name; other columns are ignored."""
         decoder = self.definition.decoder
         columns = {
             name: column.model_copy(update={"type": types[name].type})
@@ -107,19 +112,19 @@ class DeclaredTable:
         }
         update = {"decoder": decoder.model_copy(update={"columns": columns})}
         definition = self.definition.model_copy(update=update)
-        made = DeclaredTable(definition, self._tables_dir, self._iceberg)
-        made._given = self._given
-        return made
+        table = DeclaredTable(definition, self._tables_dir, self._iceberg)
+        table._unpinned_definition = self._unpinned_definition
+        return table
 
     @property
     def group(self) -> str | None:
-        """The registered reader of its landing; None if it has none."""
-        given = self.definition.group
-        return self.definition.name if given is None else given or None
+        """The name of the table's landing as a registered reader; None if it is none."""
+        group = self.definition.group
+        return self.definition.name if group is None else group or None
 
     @property
     def id_column(self) -> str:
-        """The column that identifies repeats; empty if they are not looked for."""
+        """The column with the id by which repeats are found; empty if they are not looked for."""
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
 
@@ -137,7 +142,17 @@ def open_table(
     iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     partitions_max: int = PARTITIONS_MAX,
 ) -> LandedTable:
-    """Return a table of this format, which need not exist yet."""
+    """Return a table of this format, which need not exist yet.
+
+    Args:
+        form: the format.
+        path: the directory of the table.
+        schema: the columns of the table.
+        partition_by: the texts of the partition fields.
+        tables_dir: the directory of the Iceberg catalog.
+        iceberg: the names of the Iceberg catalog and namespace.
+        partitions_max: the most partitions in which one commit may have files.
+    """
     table: LandedTable
     match form:
         case "delta":
@@ -174,25 +189,25 @@ def _schema(table: TableDefinition) -> pa.Schema:
 
 
 def _check_id(table: TableDefinition, name: str, decoded: pa.Schema) -> None:
-    """Check that a message has one id, and one that Spark and Arrow write alike."""
+    """Raise ConfigError unless a message has one id, of a type that Spark and Arrow write alike."""
     if name not in decoded.names:
         raise ConfigError(
-            f"table {table.name} knows repeats by {name}, but its decoder has no"
+            f"table {table.name} finds repeats by {name}, but its decoder has no"
             f" such column; it has {', '.join(decoded.names)}"
         )
     kind = decoded.field(name).type
     is_whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
     if not (is_whole or pa.types.is_string(kind)):
         raise ConfigError(
-            f"table {table.name} knows repeats by {name}, which is {kind}; only text and whole"
-            " numbers will do"
+            f"table {table.name} finds repeats by {name}, which is {kind}; only text and whole"
+            " numbers are possible"
         )
     decoder = table.decoder
     has_rows = decoder.many or decoder.rows_path or decoder.kind in ("csv", "sparkplug_b")
     is_of_message = name in decoder.columns and decoder.columns[name].path.startswith("$.")
     if has_rows and decoder.rows_max > 1 and not is_of_message:
         raise ConfigError(
-            f"table {table.name} knows repeats by {name}, of which a message may have several, one"
+            f"table {table.name} finds repeats by {name}, of which a message may have several, one"
             f' in each row: take it from the payload (path = "$.{name}"), from a user property,'
             " or set rows_max = 1"
         )
@@ -210,11 +225,11 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
     by = [parse_partition(text) for text in table.partition_by]
     for one in by:
         _check_partition(table, one, types)
-        of_time = [it for it in by if it.column == one.column and not it.buckets]
-        if len(of_time) > 1:
+        time_fields = [other for other in by if other.column == one.column and not other.buckets]
+        if len(time_fields) > 1:
             raise ConfigError(
-                f"table {table.name} is partitioned by {one.column} twice: the shorter time alone"
-                " does what both would"
+                f"table {table.name} is partitioned by {one.column} twice: use only the field of"
+                " the shorter time"
             )
 
 
@@ -229,7 +244,7 @@ def _check_partition(
     if _PARTITION_COLUMN.fullmatch(one.name) is None or len(one.name.encode()) > 50:
         raise ConfigError(
             f"table {table.name} is partitioned by {one.column!r}, and directories cannot be named"
-            " after that: call the column something of letters, digits, _ and -, up to 50 bytes"
+            " after that: name the column with letters, digits, _ and -, up to 50 bytes"
         )
     kind = types[one.column]
     if not one.is_column:
@@ -249,5 +264,5 @@ def _check_partition(
         advice = "; with format iceberg also hour(…) of it" if pa.types.is_timestamp(kind) else ""
         raise ConfigError(
             f"table {table.name} is partitioned by {one.column}, which is {kind}; only text, whole"
-            f" numbers and dates will do{advice}"
+            f" numbers and dates are possible{advice}"
         )

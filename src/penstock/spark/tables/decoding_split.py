@@ -1,11 +1,11 @@
-"""Splits messages into rows and dead letters: each message is in one of the two.
+"""Splits messages into rows and dead letters: each message becomes one or the other.
 
 message ──topic levels──▶ cast? ──payload──▶ decodes? ──▶ rows? ──▶ landed before? ──▶ row(s)
                            no │            no │        none │            yes │
                               └──── broken ───┘          empty           repeated
                                           └───────── dead letters ────────┘
 
-A message at which this raises becomes a dead letter, too: ``poison``.
+A message for which the split raises an unexpected error becomes a dead letter, too (``poison``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.spark.parquet_files import (
 )
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
-from penstock.spark.tables.poison import each_part, reason_of
+from penstock.spark.tables.poison import make_in_parts, reason_of
 from penstock.spark.tables.splits import with_date
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -37,13 +37,13 @@ MESSAGE_ID: Final = "message_id"
 """The column with the id of a message, if that is a user property."""
 
 SEEN_AT: Final = "seen_at"
-"""The column with the time of receipt of a message with the same id in the table, or null."""
+"""The column with the time at which a message with the same id was received that the table has."""
 
 _NO_ROWS: Final = "the payload has no rows"
 
 
 class DecodingSplit:
-    """The split of a declared table. It is sent to the executors, which make the decoder there.
+    """The split of a declared table. It is pickled for the executors, which make the decoder.
 
     Args:
         table: the declaration.
@@ -54,17 +54,17 @@ class DecodingSplit:
         self._table = table
         self._schema = schema
         self._landed_at: dict[str, int] = {}
-        """The time at which a message of each id landed last in this pass, µs."""
+        """The time of receipt, in µs, of the last row of each id that this object has made."""
 
     @property
     def columns(self) -> list[str]:
-        """The columns of messages that it reads, except for repeats."""
+        """The columns of messages that the split reads, without those for repeats."""
         wanted = {*DEAD_LETTER_SCHEMA.names, *self._table.metadata}
         return [name for name in STREAM_SCHEMA.names if name in wanted]
 
     @property
-    def _beside(self) -> list[str]:
-        """The text columns of a message that each of its rows repeats."""
+    def _repeated_columns(self) -> list[str]:
+        """The text columns of a message that are repeated in each of its rows."""
         return ["topic", *(name for name in ("client_id",) if name in self._schema.names)]
 
     @cached_property
@@ -76,37 +76,40 @@ class DecodingSplit:
         return TopicPattern.parse(self._table.topics)
 
     def __call__(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Split a batch of messages. Messages at which that raises are dead letters (`poison`)."""
+        """Return the rows and dead letters of a batch of messages, by the name of the table."""
         if not messages.num_rows:
             return {}
-        _ = self._decoder, self._pattern  # an error in making these is no message's fault
+        _ = (
+            self._decoder,
+            self._pattern,
+        )  # made here, because an error of making them is not due to a message
         found: dict[str, list[pa.Table]] = {}
-        for part in each_part(with_date(messages), self._sorted, _as_dead_letter):
+        for part in make_in_parts(with_date(messages), self._split_all, _as_dead_letter):
             for name, rows in part.items():
                 found.setdefault(name, []).append(rows)
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
 
-    def _sorted(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Split messages, or raise and have changed nothing."""
+    def _split_all(self, messages: pa.Table) -> dict[str, pa.Table]:
+        """Return the rows and dead letters of messages; an error leaves this object unchanged."""
         messages = messages.combine_chunks()
         levels, misfits, misfit_reasons = self._pattern.columns(_array(messages, "topic"))
-        fitting = _without(messages.num_rows, misfits)
+        fitting = _other_positions(messages.num_rows, misfits)
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
-        large = _with_too_much_repeated(messages, sources, self._beside)
-        empty = dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS))
-        found, sources = _without_messages(decoded.rows, sources, large)
+        excessive = _find_excessive_repetition(messages, sources, self._repeated_columns)
+        empty = dict.fromkeys(_find_empty(fitting, sources, broken), ("empty", _NO_ROWS))
+        found, sources = _without_messages(decoded.rows, sources, excessive)
         rows = self._rows(messages, levels, sources, found)
-        unnamed = self._without_directory(rows, sources)
-        rows, sources = _without_messages(rows, sources, unnamed)
+        too_long = self._too_long_for_directory(rows, sources)
+        rows, sources = _without_messages(rows, sources, too_long)
         repeats, landed_at = self._repeats(messages, sources)
         rows, _ = _without_messages(rows, sources, repeats)
         reasons: dict[int, tuple[str, str]] = {
             **empty,
-            **dict(_each("broken", misfits, misfit_reasons)),
-            **dict(_each("broken", broken, decoded.reasons)),
-            **{index: ("broken", reason) for index, reason in (large | unnamed).items()},
+            **dict(_with_kind("broken", misfits, misfit_reasons)),
+            **dict(_with_kind("broken", broken, decoded.reasons)),
+            **{index: ("broken", reason) for index, reason in (excessive | too_long).items()},
             **{index: ("repeated", reason) for index, reason in repeats.items()},
         }
         parts = {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
@@ -114,9 +117,8 @@ class DecodingSplit:
         self._landed_at |= landed_at
         return parts
 
-    def identified(self, messages: pa.Table) -> pa.Array:
-        """Return the id of each message: of its first row, or its user properties; null for
-        none."""
+    def message_ids(self, messages: pa.Table) -> pa.Array:
+        """Return the id of each message, from its first row or its user properties; else null."""
         repeats = self._table.repeats
         assert repeats is not None
         if repeats.user_property:
@@ -126,7 +128,7 @@ class DecodingSplit:
                 pa.string(),
             )  # fmt: skip
         _ = self._decoder  # as in `__call__`
-        parts: Iterator[list[str | None]] = each_part(messages, self._ids, _no_id)
+        parts: Iterator[list[str | None]] = make_in_parts(messages, self._ids, _no_id)
         return pa.array([name for part in parts for name in part], pa.string())
 
     def _ids(self, messages: pa.Table) -> list[str | None]:
@@ -144,18 +146,20 @@ class DecodingSplit:
     def _rows(
         self, messages: pa.Table, levels: pa.Table, sources: pa.Array, decoded: pa.Table
     ) -> pa.Table:
-        kept = [name for name in messages.column_names if name in self._schema.names]
+        message_columns = [name for name in messages.column_names if name in self._schema.names]
         found: dict[str, pa.ChunkedArray] = {}
-        parts = messages.select(kept), levels
-        if not sources.equals(pa.arange(0, messages.num_rows)):  # not one row for each
+        parts = messages.select(message_columns), levels
+        if not sources.equals(
+            pa.arange(0, messages.num_rows)
+        ):  # some message has no row, or several
             parts = parts[0].take(sources), parts[1].take(sources)
         for part in (*parts, decoded):
             found |= zip(part.column_names, part.columns, strict=True)
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
-    def _without_directory(self, rows: pa.Table, sources: pa.Array) -> dict[int, str]:
-        """Return the messages with a value too long to name a partition, with the reason."""
+    def _too_long_for_directory(self, rows: pa.Table, sources: pa.Array) -> dict[int, str]:
+        """Return a reason for each message with a value that is too long to name a directory."""
         found: dict[int, str] = {}
         for name in self._table.partition_by:
             if name not in rows.column_names:  # a transform, whose value is a number
@@ -166,14 +170,16 @@ class DecodingSplit:
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if 3 * longest <= PARTITION_NAME_LENGTH_MAX:  # at most %xx for each byte
                 continue
-            unfit = [
+            too_long_values = [
                 value
                 for value in pc.unique(column).drop_null().to_pylist()
                 if len(partition_name(value)) > PARTITION_NAME_LENGTH_MAX
             ]
-            is_unfit = pc.is_in(column, pa.array(unfit, pa.string()))
-            concerned = sources.filter(is_unfit.combine_chunks()).to_pylist()
-            for index, value in zip(concerned, column.filter(is_unfit).to_pylist(), strict=True):
+            is_too_long = pc.is_in(column, pa.array(too_long_values, pa.string()))
+            messages_there = sources.filter(is_too_long.combine_chunks()).to_pylist()
+            for index, value in zip(
+                messages_there, column.filter(is_too_long).to_pylist(), strict=True
+            ):
                 reason = f"Column {name} is {abbreviate(value)}, which is too long for a partition."
                 found.setdefault(index, reason)
         return found
@@ -181,9 +187,11 @@ class DecodingSplit:
     def _repeats(
         self, messages: pa.Table, sources: pa.Array
     ) -> tuple[dict[int, str], dict[str, int]]:
-        """Return the messages that are repeats, with the reason, and when the others landed, by id.
+        """Find repeats among messages, which are in order of offset.
 
-        They come in order of offset.
+        Returns:
+            A reason for each repeat, by its position, and the time of receipt of the other
+            messages in µs, by id.
         """
         if self._table.repeats is None or MESSAGE_ID not in messages.column_names:
             return {}, {}
@@ -216,7 +224,7 @@ def _no_id(_message: pa.Table, _error: Exception) -> list[str | None]:
 
 
 def _as_dead_letter(message: pa.Table, error: Exception) -> dict[str, pa.Table]:
-    """Return the parts of one message that cannot be split."""
+    """Return the dead letter for one message whose split raised this error."""
     return {DEAD_LETTERS: _dead_letters(message, {0: ("broken", reason_of(error))})}
 
 
@@ -224,22 +232,21 @@ def _array(messages: pa.Table, name: str) -> pa.Array:
     return messages.column(name).combine_chunks()
 
 
-def _without(count: int, indices: pa.Array) -> pa.Array:
+def _other_positions(count: int, indices: pa.Array) -> pa.Array:
     every = pa.arange(0, count)
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
 
 
-def _with_too_much_repeated(
-    messages: pa.Table, sources: pa.Array, beside: list[str]
+def _find_excessive_repetition(
+    messages: pa.Table, sources: pa.Array, repeated_columns: list[str]
 ) -> dict[int, str]:
-    """Return the messages whose rows would repeat too much of the columns `beside` their
-    payload."""
-    if len(sources) <= messages.num_rows:  # few have several rows, if any
+    """Return a reason for each message whose rows would repeat too many bytes of these columns."""
+    if len(sources) <= messages.num_rows:  # hardly any message has several rows
         return {}
     counted = pc.value_counts(sources)
     indices, counts = counted.field("values"), counted.field("counts")
     of_message = messages.take(indices)
-    lengths = [_lengths(of_message, name) for name in beside]
+    lengths = [_lengths(of_message, name) for name in repeated_columns]
     found = {}
     for index, count, repeated, payload in zip(
         indices.to_pylist(),
@@ -249,13 +256,13 @@ def _with_too_much_repeated(
         strict=True,
     ):
         if exceeds_repetition_limit(count * repeated, repeated + payload):
-            what = " and the ".join(beside)
+            what = " and the ".join(repeated_columns)
             found[index] = f"{count} rows would repeat the {what}, {repeated} bytes."
     return found
 
 
 def _lengths(messages: pa.Table, name: str) -> list[int]:
-    """Return the bytes of each text of a column."""
+    """Return the length of each text of a column, in bytes."""
     found: list[int] = pc.fill_null(pc.binary_length(messages.column(name)), 0).to_pylist()
     return found
 
@@ -263,16 +270,18 @@ def _lengths(messages: pa.Table, name: str) -> list[int]:
 def _without_messages(
     rows: pa.Table, sources: pa.Array, messages: Collection[int]
 ) -> tuple[pa.Table, pa.Array]:
-    """Return the rows of all other messages, and the message of each."""
+    """Return the rows of all other messages, and the position of the message of each row."""
     if not messages:
         return rows, sources
     is_kept = pc.invert(pc.is_in(sources, pa.array(list(messages), pa.int64())))
     return rows.filter(is_kept), sources.filter(is_kept)
 
 
-def _rest(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:
-    """Return the indices in `every` of messages that have no rows and are not broken. Mostly there
-    are none; a comparison of counts shows that without a search."""
+def _find_empty(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:
+    """Return the positions of messages that have no rows and are not broken.
+
+    Usually there are none; then counting is enough.
+    """
     repeated = pc.sum(pc.equal(sources[1:], sources[:-1])).as_py() or 0  # they ascend
     if len(every) == len(sources) - repeated + len(broken):
         return []
@@ -282,7 +291,9 @@ def _rest(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:
     return found
 
 
-def _each(kind: str, indices: pa.Array, reasons: pa.Array) -> Iterator[tuple[int, tuple[str, str]]]:
+def _with_kind(
+    kind: str, indices: pa.Array, reasons: pa.Array
+) -> Iterator[tuple[int, tuple[str, str]]]:
     for index, reason in zip(indices.to_pylist(), reasons.to_pylist(), strict=True):
         yield index, (kind, reason)
 

@@ -1,18 +1,16 @@
-"""The Delta table in which messages land, and its commit: each batch once, each offset once.
+"""Commits messages to a Delta table: each batch once, and each offset once.
 
-The driver commits with the `deltalake` package; no Spark extension and no jar takes part. One
-commit holds the batch's files and application transactions, which Delta keeps in the table's own
-log:
+The driver commits with the `deltalake` package, without a Spark extension or jar. One commit has
+the batch's files and application transactions, which Delta stores in the table's own log:
 
     penstock-query:<query id>                    version = batch id            (0 is a version)
-    penstock-log:<epoch>/<stream>/<topics>       version = offset after the last one landed
-    penstock-start:<epoch>/<stream>/<topics>     version = offset of the first one landed
+    penstock-log:<epoch>/<stream>/<topics>       version = offset after the last landed message
+    penstock-start:<epoch>/<stream>/<topics>     version = offset of the first landed message
 
-The first answers "is this batch in the table already?" when Spark replays one after a crash; the
-first commit, which creates the table, carries it too. The second answers "which offsets are?"
-for a job with a new checkpoint, or a second job on the same table. Rows below it are
-never landed again. The third says where that began: a message between the two that is in no file
-has been deleted.
+The first tells whether the table has a batch that Spark replays after a crash; the commit that
+creates the table has it, too. The second tells a job with a new checkpoint, or a second job on the
+same table, which offsets have landed: rows before it are never landed again. The third tells where
+landing began: a message between the two that is in no file was deleted.
 
 The table's log is trusted only once it is on disk (`penstock.spark.tables.delta_log`).
 """
@@ -31,7 +29,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
-from penstock.spark.parquet_files import Layout, NewFile, renew
+from penstock.spark.parquet_files import Layout, NewFile, touch
 from penstock.spark.tables.api import (
     Batch,
     Contents,
@@ -53,21 +51,21 @@ from penstock.spark.tables.delta_actions import (
 )
 from penstock.spark.tables.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
 from penstock.spark.tables.rewriting import (
-    not_replaced,
-    rewritten,
-    rewritten_without,
+    replacement_failed,
+    rewrite_files,
+    rewrite_without,
     with_columns_of,
 )
 from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
-"""Times a batch's commit is tried while other writers come first."""
+"""Most attempts at a commit while other writers commit first."""
 
 _PROPERTIES: Final = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
-"""The time for which the log names each replaced file (Delta's default is a week):
-all of them are in each checkpoint. Upkeep goes by the files' own age (`renew`)."""
+"""The log names replaced files for an hour, and not for Delta's default of a week, because each
+checkpoint repeats their names. Upkeep removes files by their own age (`touch`)."""
 
-_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
+_MISREAD_CHARACTERS: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
 def table_directory(path: Path) -> Path:
@@ -78,7 +76,7 @@ def table_directory(path: Path) -> Path:
             characters of a path as parts of a URL.
     """
     absolute = path.absolute()
-    misread = _MISREAD.search(str(absolute))
+    misread = _MISREAD_CHARACTERS.search(str(absolute))
     if misread is not None:
         raise ConfigError(
             f"the table's directory {absolute} has {misread.group()} in its path, which the Delta"
@@ -91,12 +89,12 @@ class DeltaMessageTable:
     """A Delta table of messages, which need not exist yet. For one thread at a time.
 
     Args:
-        path: its directory.
-        schema: its columns.
-        partition_by: the columns by which it is partitioned.
+        path: the directory of the table.
+        schema: the columns of the table.
+        partition_by: the columns by which the table is partitioned.
 
     Raises:
-        ConfigError: no table can be at `path`.
+        ConfigError: the path has characters that the Delta library misreads.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
@@ -111,7 +109,7 @@ class DeltaMessageTable:
         return self._refresh() is not None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns that the table does not have yet."""
+        """Check the table and add missing columns; see `LandedTable`."""
         delta = self._refresh()
         self._check_selection(delta, selection)
         if delta is None:
@@ -138,8 +136,8 @@ class DeltaMessageTable:
                 " one"
             )
 
-    def widens(self, _present: pa.Field, _wanted: pa.Field) -> bool:
-        """Return False: few readers know Delta's feature for it."""
+    def can_widen(self, _present: pa.Field, _wanted: pa.Field) -> bool:
+        """Return False: few readers support Delta's type widening."""
         return False
 
     def has_landed(self, batch: Batch) -> bool:
@@ -147,11 +145,11 @@ class DeltaMessageTable:
         return _has_landed(self._refresh(), batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last row that landed and is on disk; 0 if there is none."""
+        """Return the offset after the last landed message, on disk; 0 if none has landed."""
         return _landed_end(self._refresh(), selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """Return the first offset that landed; None if none has, or the table does not tell."""
+        """Return the first landed offset; None if none has landed, or an old table lacks it."""
         delta = self._refresh()
         return delta.transaction_version(selection.start_id) if delta else None
 
@@ -164,22 +162,23 @@ class DeltaMessageTable:
         start: int | None = None,
         replaced: Collection[str] = (),
     ) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already.
+        """Make files part of the table in one commit, unless the batch has landed; see
+        `LandedTable`.
 
         Args:
-            batch: their batch.
-            files: may be empty.
-            seen: `landed_end` before they were written.
-            end: `landed_end` afterwards.
-            start: the first offset of the batch; None: that of the files.
-            replaced: paths of files that they replace. If one of them is no longer in the table,
-                the batch is overtaken.
+            batch: the batch of the files.
+            files: the files; there may be none.
+            seen: `landed_end` before the files were written.
+            end: `landed_end` after the commit.
+            start: the first offset of the batch; None for the first one of the files.
+            replaced: paths of files that the commit removes. If the table lacks one of them, the
+                outcome is OVERTAKEN.
         """
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
-            # Read the table once; the commit is refused if anything came after that.
+            # Read the table once: Delta refuses the commit if another one follows that version.
             delta = self._refresh()
-            self._check_selection(delta, batch.selection)  # its creator decides what it holds
+            self._check_selection(delta, batch.selection)  # another job may have created the table
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
             landed = _landed_end(delta, batch.selection)
@@ -191,9 +190,9 @@ class DeltaMessageTable:
             removed = [file for file in present if file["path"] in replaced]
             if len(removed) < len(replaced):
                 return Outcome.OVERTAKEN
-            self._renew(replaced)
+            self._touch(replaced)
             try:
-                self._write(batch, files, end, None if landed else start, removed)
+                self._write_commit(batch, files, end, None if landed else start, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -202,7 +201,7 @@ class DeltaMessageTable:
             try:
                 self._log.sync()
             except OSError as failure:
-                raise self._unknown(batch, failure) from failure
+                raise self._unknown_outcome(batch, failure) from failure
             return Outcome.LANDED
         raise TableCommitFailed(
             f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
@@ -211,38 +210,38 @@ class DeltaMessageTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Replace the rows of `span` by the rows of `files`, in one step."""
+        """Replace the rows of a span by the rows of files, in one commit."""
         rewritten_paths: list[str] | None = None
-        rest: list[NewFile] = []
+        kept_rows: list[NewFile] = []
         removed: list[RemoveAction] = []
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             delta = self._refresh()
             assert delta is not None, "there are rows to replace"
-            concerned = [file for file in files_of(delta) if overlaps(file, span)]
-            paths = [file["path"] for file in concerned]
-            if paths != rewritten_paths:  # else other jobs have only added files meanwhile
-                values = [partition_values(file, self.layout.partition_by) for file in concerned]
+            overlapping = [file for file in files_of(delta) if overlaps(file, span)]
+            paths = [file["path"] for file in overlapping]
+            if paths != rewritten_paths:  # else other jobs have only added files
+                values = [partition_values(file, self.layout.partition_by) for file in overlapping]
                 pairs = zip((self.path / path for path in paths), values, strict=True)
                 layout = with_columns_of(pa.schema(delta.schema()), self.layout)
-                rest = rewritten_without(span, pairs, layout)
-                removed = [remove_action(*one) for one in zip(concerned, values, strict=True)]
+                kept_rows = rewrite_without(span, pairs, layout)
+                removed = [remove_action(*one) for one in zip(overlapping, values, strict=True)]
                 rewritten_paths = paths
-                self._renew(paths)
+                self._touch(paths)
             start = None if selection is None else delta.transaction_version(selection.start_id)
-            began = (
+            start_transactions = (
                 [Transaction(selection.start_id, span.start)]
                 if selection is not None and start is not None and span.start < start
                 else []
             )
             try:
                 delta.create_write_transaction(
-                    [*removed, *(add_action(file) for file in (*rest, *files))],
+                    [*removed, *(add_action(file) for file in (*kept_rows, *files))],
                     "append",
                     delta.schema(),
                     [*self.layout.partition_by],
                     commit_properties=CommitProperties(
-                        max_commit_retries=0, app_transactions=began
+                        max_commit_retries=0, app_transactions=start_transactions
                     ),
                 )
             except DeltaError as conflict:
@@ -250,7 +249,7 @@ class DeltaMessageTable:
                 continue
             self._log.sync()
             return
-        raise not_replaced(span, self.path) from error
+        raise replacement_failed(span, self.path) from error
 
     def live_files(self) -> list[LiveFile] | None:
         """Return the present files of the table; None if there is no table."""
@@ -275,14 +274,14 @@ class DeltaMessageTable:
             files = [present[path] for path in group]
             values = [partition_values(file, self.layout.partition_by) for file in files]
             pairs = zip((self.path / path for path in group), values, strict=True)
-            merged = rewritten(pairs, layout)
+            merged = rewrite_files(pairs, layout)
             actions += [
                 remove_action(*pair, moves=True) for pair in zip(files, values, strict=True)
             ]
             actions += [add_action(file, moves=True) for file in merged]
         if not actions:
             return True
-        self._renew(path for group in groups for path in group)
+        self._touch(path for group in groups for path in group)
         try:
             delta.create_write_transaction(
                 actions,
@@ -302,12 +301,12 @@ class DeltaMessageTable:
         return None if delta is None else contents_of(delta, self.path)
 
     def present_files(self) -> list[str]:
-        """Return the paths of its files, below the table."""
+        """Return the paths of the table's files, relative to its directory."""
         delta = self._refresh()
         return [] if delta is None else [file["path"] for file in files_of(delta)]
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Return present files that may have rows received within this time before the newest."""
+        """Return the files with rows that were received within this time before the newest row."""
         delta = self._refresh()
         files = [] if delta is None else files_of(delta)
         if within == timedelta.max:
@@ -321,31 +320,32 @@ class DeltaMessageTable:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that are no longer, or never were, part of the table; return their names."""
+        """Remove files that belong to no version of the table; return their names."""
         delta = self._refresh()
         return [] if delta is None else vacuum(delta, older_than_h, remove=remove)
 
-    def _renew(self, paths: Iterable[str]) -> None:
+    def _touch(self, paths: Iterable[str]) -> None:
         for path in paths:
-            renew(self.path / path)
+            touch(self.path / path)
 
     def _look_up_outcome(self, batch: Batch, failure: Exception) -> Outcome:
-        """Find out whether a commit happened, after an error that does not tell."""
+        """Return LANDED if the table has the batch after an error; else raise
+        TableCommitUnknown."""
         try:
             landed = self.has_landed(batch)
         except TableError:
             landed = False
         if landed:
             return Outcome.LANDED
-        raise self._unknown(batch, failure) from failure
+        raise self._unknown_outcome(batch, failure) from failure
 
-    def _unknown(self, batch: Batch, failure: Exception) -> TableCommitUnknown:
+    def _unknown_outcome(self, batch: Batch, failure: Exception) -> TableCommitUnknown:
         return TableCommitUnknown(
             f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
-            f" ({failure}); run the job again, it will find out"
+            f" ({failure}); run the job again: it checks the table"
         )
 
-    def _write(
+    def _write_commit(
         self,
         batch: Batch,
         files: Sequence[NewFile],
@@ -354,15 +354,15 @@ class DeltaMessageTable:
         removed: Sequence[dict[str, Any]] = (),
     ) -> None:
         selection = batch.selection
-        began = [] if start is None else [Transaction(selection.start_id, start)]
+        start_transactions = [] if start is None else [Transaction(selection.start_id, start)]
         properties = CommitProperties(
-            # No retries below us: deltalake would repeat the commit that creates a table on top
-            # of another writer's without looking at transactions.
+            # No retries in deltalake: it would repeat the commit that creates a table on top of
+            # another writer's without checking transactions.
             max_commit_retries=0,
             app_transactions=[
                 Transaction(batch.transaction_id, batch.batch_id),
                 Transaction(selection.transaction_id, end),
-                *began,
+                *start_transactions,
             ],
             custom_metadata={
                 "penstock.queryId": batch.query_id,
@@ -388,9 +388,11 @@ class DeltaMessageTable:
             )
         else:
             delta_schema = self._delta.schema()  # it may have columns that are not declared
-            gone = [remove_action(file, partition_values(file, partition_by)) for file in removed]
+            removals = [
+                remove_action(file, partition_values(file, partition_by)) for file in removed
+            ]
             self._delta.create_write_transaction(
-                [*gone, *actions],
+                [*removals, *actions],
                 "append",
                 delta_schema,
                 partition_by,
@@ -398,7 +400,7 @@ class DeltaMessageTable:
             )
 
     def _refresh(self) -> DeltaTable | None:
-        """Return the table as it is now, on disk; None if there is none yet."""
+        """Return the newest version of the table, synced to disk; None if there is no table."""
         try:
             if self._delta is not None:
                 if self._log.has_changed_since(self._delta.version()):
@@ -424,7 +426,7 @@ def _landed_end(delta: DeltaTable | None, selection: Selection) -> int:
 
 
 def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
-    """Remove files that are not part of the table; return their names."""
+    """Remove files of this age that belong to no version of a table; return their names."""
     try:
         return delta.vacuum(
             retention_hours=older_than_h,

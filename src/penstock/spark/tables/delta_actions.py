@@ -1,4 +1,5 @@
-"""Files of a Delta table, as its log names them: present, added and removed."""
+"""Reads the file entries of a Delta table's log, and makes the actions that add and remove
+files."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ from penstock.spark.tables.tiers import LiveFile
 
 
 def files_of(delta: DeltaTable) -> list[dict[str, Any]]:
-    """Return the table's files with their statistics; `path` is that of the file on disk.
+    """Return the table's files with their statistics; `path` is the path of the file on disk.
 
-    The log has paths in URL form, and deltalake returns them so: those of files that its compaction
-    wrote contain the partition's value, with %20 for a space.
+    deltalake returns paths in URL form, as the log has them: the path of a file that its compaction
+    wrote has the partition's value, with %20 for a space.
     """
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     return [{**file, "path": unquote(file["path"])} for file in files]
 
 
 def live_files_of(delta: DeltaTable, partition_by: tuple[str, ...]) -> list[LiveFile]:
-    """Return the files of which all rows are present; none if there are deletion vectors."""
+    """Return the files that may be merged: none if the table may have deletion vectors."""
     if "deletionVectors" in (delta.protocol().reader_features or ()):
         return []
     return [
@@ -48,7 +49,7 @@ def live_files_of(delta: DeltaTable, partition_by: tuple[str, ...]) -> list[Live
 def overlaps(file: dict[str, Any], span: Span) -> bool:
     """Return whether a file may have rows of the span."""
     if any(file.get(name) is None for name in ("min.epoch", "max.epoch", "min.offset")):
-        return True  # its writer stored no statistics
+        return True  # the writer of the file stored no statistics
     return bool(
         file["min.epoch"] <= span.epoch <= file["max.epoch"]
         and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)
@@ -57,7 +58,7 @@ def overlaps(file: dict[str, Any], span: Span) -> bool:
 
 
 def partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of a file in the partition columns, as text."""
+    """Return the value of each partition column in a file, as text; None for null."""
     values = {name: file[f"partition.{name}"] for name in partition_by}
     return {name: None if value is None else str(value) for name, value in values.items()}
 
@@ -65,7 +66,13 @@ def partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[
 def remove_action(
     file: dict[str, Any], values: dict[str, str | None], *, moves: bool = False
 ) -> RemoveAction:
-    """Return the action that removes a file; `moves` if the same commit adds its rows again."""
+    """Return the action that removes a file.
+
+    Args:
+        file: the file, from `files_of`.
+        values: the values of the partition columns.
+        moves: whether the same commit adds the rows of the file in other files.
+    """
     return RemoveAction(
         path=file["path"],
         deletion_timestamp=time.time_ns() // 1_000_000,
@@ -76,7 +83,12 @@ def remove_action(
 
 
 def add_action(file: NewFile, *, moves: bool = False) -> AddAction:
-    """Return the action that adds a file; `moves` if its rows were in the table before."""
+    """Return the action that adds a file.
+
+    Args:
+        file: the file.
+        moves: whether the rows of the file were in the table before.
+    """
     return AddAction(
         path=file.path,
         size=file.size_bytes,

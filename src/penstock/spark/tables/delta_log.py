@@ -1,12 +1,13 @@
-"""The log of a Delta table: it is trusted only once it is on disk.
+"""Syncs the log of a Delta table to disk before its commits are trusted, and expires old files.
 
     00000000000000000199.json                 commit 199
     00000000000000000200.checkpoint.parquet   the result of all commits up to 200
-    _last_checkpoint                          names it
+    _last_checkpoint                          the version of the last checkpoint
 
-The deltalake package syncs nothing, and a commit seen here may have been written by an attempt that
-was killed a moment later. Spark, told that its batch has landed, would never send it again. So
-every read of the table first syncs the new files of its log.
+The deltalake package does not sync files. A commit that this process reads may have been written by
+one that was killed just after; if Spark then learned that its batch has landed, it would never
+repeat it, although a power cut can still undo the commit. So every read of the table first syncs
+the new files of its log.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from penstock.spark.parquet_files import sync
 
 LOG_DIRECTORY: Final = "_delta_log"
 COMMITS_MIN: Final = 100
-"""Commits that always stay, so that readers of the log can finish."""
+"""The last commits, which always stay, so that readers of the log can finish."""
 
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 _COMMIT: Final = "{:020}.json"
-_Mark = tuple[int, int]
+_FileState = tuple[int, int]
 
 
 class _Entry:
@@ -36,7 +37,9 @@ class _Entry:
         self.path = path
         self.version = int(stem)
         self.is_commit = ending == "json"
-        self.is_checkpoint = ending == "checkpoint.parquet"  # not one of several parts
+        self.is_checkpoint = (
+            ending == "checkpoint.parquet"
+        )  # a checkpoint in several parts is not recognised
 
 
 class SyncedLog:
@@ -45,32 +48,35 @@ class SyncedLog:
     def __init__(self, table: Path) -> None:
         self._table = table
         self._log = table / LOG_DIRECTORY
-        self._commits = 0  # the number of commits, from 0 on, that are on disk
-        self._others: dict[str, _Mark] = {}
-        """Other files of the log that are on disk, by their state then."""
-        self._checkpoint: _Mark | None = None
+        self._synced_commits = 0  # the number of commits, from 0 on, that are on disk
+        self._synced_others: dict[str, _FileState] = {}
+        """The state of each other file of the log when it was synced, by name."""
+        self._checkpoint: _FileState | None = None
         """The state of `_last_checkpoint` when the whole log was synced."""
 
     def sync(self) -> None:
-        """Sync all files of the log that are not known to be on disk, whoever wrote them.
+        """Sync all files of the log, of any writer, that this object has not synced yet.
 
-        Mostly that is the next commit, which has a known name: a log that is kept for a month may
-        have a million files, too many to list for each batch.
+        Usually that is the next commit, whose name is known: the log of a month may have a million
+        files, too many to list for each batch.
         """
-        if not self._commits or _mark(self._log / _LAST_CHECKPOINT) != self._checkpoint:
+        if (
+            not self._synced_commits
+            or _file_state(self._log / _LAST_CHECKPOINT) != self._checkpoint
+        ):
             self._sync_whole()
             return
-        known = self._commits
-        while (commit := self._log / _COMMIT.format(self._commits)).exists():
+        known = self._synced_commits
+        while (commit := self._log / _COMMIT.format(self._synced_commits)).exists():
             sync(commit)
-            self._commits += 1
-        if self._commits != known:
+            self._synced_commits += 1
+        if self._synced_commits != known:
             sync(self._log)
 
     def has_changed_since(self, version: int) -> bool:
-        """Return whether there is a later version, or the commit of this one was cleaned up.
+        """Return whether there is a later version, or the commit of this version was removed.
 
-        The deltalake package lists the whole log to find out.
+        It looks up two names, while the deltalake package would list the whole log.
         """
         known, later = (self._log / _COMMIT.format(n) for n in (version, version + 1))
         return later.exists() or not known.exists()
@@ -78,14 +84,17 @@ class SyncedLog:
     def expire_versions(self, versions_max: int) -> None:
         """Remove log files that the last versions do not need [Delta protocol, Metadata Cleanup].
 
-        Each commit and each read of the table takes longer the more files there are, and Delta
-        expires them only by age: two commits a second are 172,800 a day. Files before a checkpoint
-        are removed if it is not one of the last versions; it has to be on disk first.
+        With more files each commit and each read of the table takes longer, and Delta expires them
+        only by age: two commits a second are 172,800 a day. The files before a checkpoint are
+        removed if the checkpoint is older than the last versions; it is synced first.
+
+        Args:
+            versions_max: the number of last versions that stay, at least COMMITS_MIN.
         """
         found = [_Entry(path) for path in self._log.glob("[0-9]*")]
         last = max((entry.version for entry in found if entry.is_commit), default=0)
-        before = last - max(versions_max, COMMITS_MIN)
-        checkpoints = [e for e in found if e.is_checkpoint and e.version <= before]
+        newest_removable = last - max(versions_max, COMMITS_MIN)
+        checkpoints = [e for e in found if e.is_checkpoint and e.version <= newest_removable]
         newest = max(checkpoints, key=lambda entry: entry.version, default=None)
         if newest is None:
             return
@@ -96,34 +105,37 @@ class SyncedLog:
                 entry.path.unlink(missing_ok=True)
 
     def _sync_whole(self) -> None:
-        checkpoint = _mark(self._log / _LAST_CHECKPOINT)
+        checkpoint = _file_state(self._log / _LAST_CHECKPOINT)
         commits: list[int] = []
-        others: dict[str, _Mark] = {}
+        others: dict[str, _FileState] = {}
         with os.scandir(self._log) as entries:
             for entry in entries:
                 stem, _, ending = entry.name.partition(".")
                 if ending == "json" and stem.isdecimal():
                     commits.append(int(stem))
-                elif mark := _mark(self._log / entry.name):  # else unfinished, or cleaned up
-                    others[entry.name] = mark
-        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._commits]
-        new += [name for name, mark in sorted(others.items()) if self._others.get(name) != mark]
+                elif state := _file_state(self._log / entry.name):  # else removed just now
+                    others[entry.name] = state
+        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
+        new += [
+            name for name, state in sorted(others.items()) if self._synced_others.get(name) != state
+        ]
         for name in new:
             with suppress(FileNotFoundError):
                 sync(self._log / name)
         if new:
             sync(self._log)
-        if not self._commits:
+        if not self._synced_commits:
             sync(self._table)
             sync(self._table.parent)
-        self._commits = max([self._commits, *(n + 1 for n in commits)])
-        self._others, self._checkpoint = others, checkpoint
+        self._synced_commits = max([self._synced_commits, *(n + 1 for n in commits)])
+        self._synced_others, self._checkpoint = others, checkpoint
 
 
 def oldest_version_at(table: Path) -> datetime | None:
-    """Return when the oldest version in the log was written; None if there is none.
+    """Return the time of the oldest version that can be read from the log; None without a log.
 
-    A version needs all commits since a checkpoint before it, or since the table was created.
+    A version can be read if all commits are there since a checkpoint before it, or since the table
+    was created.
     """
     found = [
         entry
@@ -131,14 +143,14 @@ def oldest_version_at(table: Path) -> datetime | None:
         if entry.is_checkpoint or (entry.is_commit and entry.version == 0)
     ]
     oldest = min(found, key=lambda entry: entry.version, default=None)
-    with suppress(FileNotFoundError):  # cleaned up just now
+    with suppress(FileNotFoundError):  # removed just now
         if oldest is not None:
             return datetime.fromtimestamp(oldest.path.stat().st_mtime, UTC)
     return None
 
 
-def _mark(path: Path) -> _Mark | None:
-    """Return a file's size and time of change (ns), which change with it; None if there is none."""
+def _file_state(path: Path) -> _FileState | None:
+    """Return a file's size and time of modification in ns; None if there is no file."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,15 +1,15 @@
-"""A table in a plain directory of Parquet files, which still takes each batch exactly once.
+"""Commits messages to a plain directory of Parquet files, each batch exactly once.
 
     TABLE/date=2026-11-22/part-….parquet      the rows; any reader of Parquet reads the directory
     TABLE/date=2026-11-22/.part-….parquet.new files of an attempt, hidden from readers
-    TABLE/_penstock/00000000000000000007.json commit 7: its files, and all that has landed
+    TABLE/_penstock/00000000000000000007.json commit 7: its files, and what has landed so far
 
-    write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ show the new ones
-                           decides everything   └─ repeated by the next access, if interrupted
+    write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ rename hidden files
+                           the point of commit  └─ repeated by the next access, if interrupted
 
-A commit is a file with a new name (a hard link to a finished one), so that of two
-writers one is refused. It has the whole state; earlier ones are only history. Readers see
-the files of a commit appear one after another: use Delta or Iceberg to see them all at once.
+A commit is a file with a new name (a hard link to a finished file), so that only one of two writers
+succeeds. It has the whole state; earlier commits are only history. Readers see the files of a
+commit appear one after another; with Delta or Iceberg they see them all at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.spark.parquet_files import (
     Layout,
     NewFile,
     hidden_name,
-    remove_old,
+    remove_old_files,
     sync,
 )
 from penstock.spark.plain_types import read_rows
@@ -49,29 +49,30 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
+from penstock.spark.tables.rewriting import replacement_failed, rewrite_without, with_columns_of
 from penstock.spark.tables.tiers import LiveFile
 
 COMMITS_NAME: Final = "_penstock"
 """The directory of commits. Readers ignore names that begin with an underscore."""
 
 COMMITS_KEPT: Final = 100
-"""Commits that stay; only the last one is needed."""
+"""The number of last commits that stay; only the last one is needed."""
 
 COMMIT_ATTEMPTS_MAX: Final = 10
-"""Times a commit is tried while other writers come first."""
+"""Most attempts at a commit while other writers commit first."""
 
 
 class _Commit(msgspec.Struct, frozen=True):
-    """The state of the table after a commit, and its last step.
+    """The state of the table after a commit, and the files that the commit changed.
 
     Attributes:
-        description: the messages that the table holds, in words.
+        description: the selection of the table, in words.
         partition_by: the columns with a directory for each value.
-        columns: the schema, as Arrow serializes it.
-        landed: batch id by query, and offsets by selection: the one after the last, and the first.
-        added: paths of the files that this commit shows, as they are from then on.
-        removed: paths of the files that it removes.
+        columns: the schema, serialized by Arrow.
+        landed: the last batch of each query, and the landed end and start of each selection, by the
+            keys of `Batch` and `Selection`.
+        added: paths of the files that the commit adds, after they are renamed.
+        removed: paths of the files that the commit removes.
     """
 
     description: str
@@ -92,7 +93,7 @@ class ParquetDirectory:
 
     Args:
         path: the directory.
-        schema: its columns.
+        schema: the columns of the table.
         partition_by: the columns with a directory for each value.
     """
 
@@ -102,7 +103,7 @@ class ParquetDirectory:
         self._commits = path / COMMITS_NAME
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns that the table does not have yet."""
+        """Check the table and add missing columns; see `LandedTable`."""
         version, last = self._refresh()
         if last is None:
             return
@@ -111,8 +112,10 @@ class ParquetDirectory:
         added = columns_to_add(self.path, last.schema, self.layout.schema)
         if added and add:
             schema = pa.schema([*last.schema, *added])
-            step = msgspec.structs.replace(last, columns=_serialized(schema), added=[], removed=[])
-            if not self._append(version + 1, step):
+            commit_record = msgspec.structs.replace(
+                last, columns=_serialize(schema), added=[], removed=[]
+            )
+            if not self._append(version + 1, commit_record):
                 raise TableCommitFailed(f"another job changed the table in {self.path}; try again")
 
     def columns(self) -> pa.Schema | None:
@@ -120,8 +123,8 @@ class ParquetDirectory:
         _, last = self._refresh()
         return None if last is None else last.schema
 
-    def widens(self, _present: pa.Field, _wanted: pa.Field) -> bool:
-        """Return False: Parquet files have no schema of the table for readers."""
+    def can_widen(self, _present: pa.Field, _wanted: pa.Field) -> bool:
+        """Return False: readers take the types from each file, so all files must have the same."""
         return False
 
     def has_landed(self, batch: Batch) -> bool:
@@ -129,18 +132,18 @@ class ParquetDirectory:
         return _has_landed(self._refresh()[1], batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last that landed and is on disk; 0 if none did."""
+        """Return the offset after the last landed message, on disk; 0 if none has landed."""
         return _landed_end(self._refresh()[1], selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """Return the first offset that landed; None if none has, or the table does not tell."""
+        """Return the first landed offset; None if none has landed, or an old table lacks it."""
         last = self._refresh()[1]
         return None if last is None else last.landed.get(selection.start_id)
 
     def commit(
         self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
     ) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already."""
+        """Make files part of the table in one commit, unless the batch has landed already."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
@@ -154,18 +157,18 @@ class ParquetDirectory:
             if not _landed_end(last, selection):
                 first = min((file.first_offset for file in files), default=end)
                 landed = {**landed, selection.start_id: first if start is None else start}
-            step = _Commit(
+            commit_record = _Commit(
                 selection.description,
                 self.layout.partition_by,
-                _serialized(self.layout.schema) if last is None else last.columns,
+                _serialize(self.layout.schema) if last is None else last.columns,
                 {
                     **landed,
                     batch.transaction_id: batch.batch_id,
                     selection.transaction_id: end,
                 },
-                [_shown(file.path) for file in files],
+                [_visible_path(file.path) for file in files],
             )
-            if self._append(version + 1, step):
+            if self._append(version + 1, commit_record):
                 return Outcome.LANDED
         raise TableCommitFailed(
             f"batch {batch.batch_id} could not be committed to {self.path}: other jobs came first"
@@ -174,36 +177,37 @@ class ParquetDirectory:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Replace the rows of `span` by the rows of `files`, in one step."""
-        rewritten: list[str] | None = None
-        rest: list[NewFile] = []
+        """Replace the rows of a span by the rows of files, in one commit."""
+        rewritten_paths: list[str] | None = None
+        kept_rows: list[NewFile] = []
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
             assert last is not None, "there are rows to replace"
-            concerned = [path for path in self._files() if _overlaps(self.path / path, span)]
-            if concerned != rewritten:  # else other jobs have only added files meanwhile
-                pairs = ((self.path / path, _values(path)) for path in concerned)
-                rest = rewritten_without(span, pairs, with_columns_of(last.schema, self.layout))
-                rewritten = concerned
+            overlapping = [path for path in self._files() if _overlaps(self.path / path, span)]
+            if overlapping != rewritten_paths:  # else other jobs have only added files
+                pairs = ((self.path / path, _values(path)) for path in overlapping)
+                kept_rows = rewrite_without(span, pairs, with_columns_of(last.schema, self.layout))
+                rewritten_paths = overlapping
             landed = last.landed
             if selection is not None and span.start < landed.get(selection.start_id, 0):
                 landed = {**landed, selection.start_id: span.start}
-            step = msgspec.structs.replace(
+            commit_record = msgspec.structs.replace(
                 last,
                 landed=landed,
-                added=[_shown(file.path) for file in (*rest, *files)],
-                removed=concerned,
+                added=[_visible_path(file.path) for file in (*kept_rows, *files)],
+                removed=overlapping,
             )
-            if self._append(version + 1, step):
+            if self._append(version + 1, commit_record):
                 return
-        raise not_replaced(span, self.path)
+        raise replacement_failed(span, self.path)
 
     def live_files(self) -> list[LiveFile] | None:
-        """Return no files: readers of a directory would see two become one."""
+        """Return [], or None without a table: readers of a directory could see an unfinished
+        merge."""
         return None if self._refresh()[1] is None else []
 
     def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:  # noqa: ARG002
-        """Do nothing: it has one version, and removes old commits by itself."""
+        """Return True and do nothing: there is one version, and a commit removes old ones."""
         return True
 
     def contents(self) -> Contents | None:
@@ -225,7 +229,7 @@ class ParquetDirectory:
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Return present files that may have rows received within this time before the newest."""
+        """Return the files with rows that were received within this time before the newest row."""
         if within == timedelta.max:
             return [self.path / path for path in self._files()]
         received = {path: _received_at(self.path / path) for path in self._files()}
@@ -237,9 +241,9 @@ class ParquetDirectory:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that never became part of the table; return their names."""
+        """Remove hidden files of this age, which belong to no commit; return their names."""
         self._refresh()
-        return remove_old(
+        return remove_old_files(
             self.path.glob(f"**/{hidden_name('*.parquet')}"), older_than_h, remove=remove
         )
 
@@ -251,13 +255,15 @@ class ParquetDirectory:
             )
 
     def _files(self) -> list[str]:
-        """Return the files that readers see, below the table."""
+        """Return the paths of the files that readers see, relative to the directory."""
         found = self.path.glob("**/*.parquet")
         return sorted(str(file.relative_to(self.path)) for file in found)
 
     def _refresh(self) -> tuple[int, _Commit | None]:
-        """Return the last commit, carried out and on disk, and its number; (-1, None) before
-        any."""
+        """Return the number of the last commit and the commit; (-1, None) without one.
+
+        The commit is on disk, and its files are renamed and removed.
+        """
         try:
             version = max(
                 (int(path.stem) for path in self._commits.glob("[0-9]*.json")), default=-1
@@ -266,16 +272,16 @@ class ParquetDirectory:
                 return -1, None
             last = msgspec.json.decode(self._commit_path(version).read_bytes(), type=_Commit)
             sync(self._commits)
-            self._carry_out(last)
+            self._apply(last)
         except (OSError, ValueError) as error:
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
         return version, last
 
-    def _append(self, version: int, step: _Commit) -> bool:
-        """Write a commit and carry it out; return False if its number exists already."""
+    def _append(self, version: int, commit_record: _Commit) -> bool:
+        """Write a commit and apply it; return False if another writer has used its number."""
         self._commits.mkdir(parents=True, exist_ok=True)
         unfinished = self._commits / f".{uuid.uuid4().hex}"
-        unfinished.write_bytes(msgspec.json.encode(step))
+        unfinished.write_bytes(msgspec.json.encode(commit_record))
         sync(unfinished)
         try:
             os.link(unfinished, self._commit_path(version))
@@ -285,20 +291,20 @@ class ParquetDirectory:
             unfinished.unlink()
         for directory in (self._commits, self.path, self.path.parent):
             sync(directory)
-        self._carry_out(step)
+        self._apply(commit_record)
         self._commit_path(version - COMMITS_KEPT).unlink(missing_ok=True)
         return True
 
-    def _carry_out(self, step: _Commit) -> None:
-        """Move and remove the files of a commit, as far as that is not done."""
-        for path in step.removed:
+    def _apply(self, commit_record: _Commit) -> None:
+        """Rename and remove the files of a commit, except those for which that is done."""
+        for path in commit_record.removed:
             (self.path / path).unlink(missing_ok=True)
-        for path in step.added:
-            shown = self.path / path
-            new = shown.with_name(hidden_name(shown.name))
-            with suppress(FileNotFoundError):  # another job may do the same at this moment
-                new.replace(shown)
-                sync(shown.parent)
+        for path in commit_record.added:
+            visible = self.path / path
+            hidden = visible.with_name(hidden_name(visible.name))
+            with suppress(FileNotFoundError):  # done before, or by another job
+                hidden.replace(visible)
+                sync(visible.parent)
 
     def _commit_path(self, version: int) -> Path:
         return self._commits / f"{version:020}.json"
@@ -312,17 +318,17 @@ def _landed_end(last: _Commit | None, selection: Selection) -> int:
     return 0 if last is None else last.landed.get(selection.transaction_id, 0)
 
 
-def _serialized(schema: pa.Schema) -> bytes:
+def _serialize(schema: pa.Schema) -> bytes:
     return bytes(schema.serialize())
 
 
-def _shown(path: str) -> str:
+def _visible_path(path: str) -> str:
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}{name.removeprefix('.').removesuffix('.new')}"
 
 
 def _values(path: str) -> dict[str, str | None]:
-    """Return the partition's values, which are in the directories of a path."""
+    """Return the values of the partition columns, which are in the directories of a path."""
     pairs = (part.partition("=") for part in path.split("/")[:-1])
     return {
         name: None if value == NULL_PARTITION else urllib.parse.unquote(value)
@@ -332,7 +338,8 @@ def _values(path: str) -> dict[str, str | None]:
 
 @lru_cache(maxsize=100_000)
 def _offsets(file: Path) -> tuple[str, str, int, int]:
-    """Return smallest and largest epoch and offset of a file, which never changes."""
+    """Return smallest and largest epoch, smallest and largest offset of a file (files never
+    change)."""
     rows = read_rows(file, ["epoch", "offset"])
     epochs, offsets = (pc.min_max(rows.column(name)).as_py() for name in ("epoch", "offset"))
     return epochs["min"], epochs["max"], offsets["min"], offsets["max"]

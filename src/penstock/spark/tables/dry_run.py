@@ -1,6 +1,6 @@
-"""A dry run of a declaration: the latest messages of the log land in temporary tables.
+"""Lands the latest messages of the log in temporary tables, as a dry run of a declaration.
 
-It runs the code of a task, and of the driver with its files: messages accepted here would land.
+The dry run uses the code of tasks and driver, so messages that it accepts would land.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.evolving import with_present_types
-from penstock.spark.tables.landing_target import of_table
-from penstock.spark.tables.sample import newest
+from penstock.spark.tables.landing_target import files_of_table
+from penstock.spark.tables.sample import newest_messages
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 
 
 def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mapping[str, pa.Table]:
-    """Return the rows that the last `count` messages of the table's topics would become.
+    """Return the rows and dead letters of the last `count` messages of the table's topics.
 
     Raises:
-        ConfigError: the table exists, and is different.
+        ConfigError: the table exists, and contradicts the declaration.
         PenstockError: the stream service cannot be read, or the rows cannot be written.
     """
     table = with_present_types(table)
@@ -34,26 +34,26 @@ def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
     for present in table.open().values():
         if present.path.exists():
             present.prepare(table.selection(epoch), add=False)
-    messages = newest(client, table.stream, table.topic_filter, count)
+    messages = newest_messages(client, table.stream, table.topic_filter, count)
     with tempfile.TemporaryDirectory(prefix="penstock-validate-") as directory:
-        here = table.definition.model_copy(update={"path": ""})
-        landing = DeclaredTable(here, Path(directory))
-        return land_messages(landing, epoch, messages.select(columns_read(table)))
+        definition = table.definition.model_copy(update={"path": ""})
+        temporary = DeclaredTable(definition, Path(directory))
+        return land_messages(temporary, epoch, messages.select(columns_read(table)))
 
 
 def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mapping[str, pa.Table]:
-    """Land messages in new tables; return the rows of each.
+    """Land messages in new tables; return the rows of each table, by name.
 
     Args:
-        table: the declaration.
-        epoch: the epoch of their log.
-        messages: the messages, with the columns that landing reads, in order of offset.
+        table: the declaration, whose tables do not exist.
+        epoch: the epoch of the log.
+        messages: the messages in order of offset, with the columns of `columns_read`.
     """
     tables = table.open()
     if table.definition.repeats is not None:
-        never = pa.nulls(messages.num_rows, pa.timestamp("us", tz="UTC"))
-        messages = messages.append_column(MESSAGE_ID, table.split.identified(messages))
-        messages = messages.append_column(SEEN_AT, never)
+        no_times = pa.nulls(messages.num_rows, pa.timestamp("us", tz="UTC"))
+        messages = messages.append_column(MESSAGE_ID, table.split.message_ids(messages))
+        messages = messages.append_column(SEEN_AT, no_times)
     parts: dict[str, list[pa.Table]] = {name: [] for name in tables}
 
     def split(batch: pa.Table) -> Mapping[str, pa.Table]:
@@ -65,17 +65,17 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
     layouts = {name: one.layout for name, one in tables.items()}
     files = [
         NewFile(**file)
-        for reported in file_writer(layouts, split, 0)(iter(messages.to_batches()))
-        for file in reported.to_pylist()
+        for file_rows in file_writer(layouts, split, 0)(iter(messages.to_batches()))
+        for file in file_rows.to_pylist()
     ]
     if files:
         batch = Batch("validate", 0, table.selection(epoch))
         end = max(file.last_offset for file in files) + 1
         for name in (DEAD_LETTERS, ROWS):
-            tables[name].commit(batch, of_table(files, name), 0, end)
+            tables[name].commit(batch, files_of_table(files, name), 0, end)
     return {name: pa.concat_tables(found) for name, found in parts.items() if found}
 
 
 def columns_read(table: DeclaredTable) -> list[str]:
-    """Return the columns of messages that landing reads."""
+    """Return the columns of messages that landing a table reads."""
     return table.split.columns if table.definition.repeats is None else STREAM_SCHEMA.names

@@ -1,12 +1,12 @@
-"""Messages that landed and are no longer in the table: their rows were deleted.
+"""Finds messages that landed and are no longer in the table, because their rows were deleted.
 
     landed_start            landed_end
         │ all of these landed   │
     ────┼───────────────────────┼────▶ offset
-        └ a row or a dead letter of each, unless it was erased
+        └ each has a row or a dead letter, unless it was erased
 
-A person's data may have been erased by law. A range that is landed again leaves such
-messages out, and reports them.
+Data of a person may have to be erased by law. When a range is landed again, erased messages are
+left out and reported.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ErasedMessages:
     """Messages of a range that were deleted from the tables.
 
     Attributes:
-        messages: their number.
-        first: their smallest offset.
-        last: their largest offset.
-        topics: the topics with most of them, and how many each has.
-        topics_count: the number of their topics.
+        messages: the number of messages.
+        first: the smallest offset.
+        last: the largest offset.
+        topics: the topics with most messages, and the number of messages of each.
+        topics_count: the number of topics.
     """
 
     messages: int
@@ -53,13 +53,13 @@ def erased_messages(
 
     Args:
         messages: the messages of `span`, with the columns `offset` and `topic` at least.
-        tables: the tables, rows first.
-        selection: the messages that they hold.
+        tables: the table of rows, and that of dead letters if there is one.
+        selection: the selection of the tables.
         span: a range that has landed.
     """
     present = _present(messages, tables, span)
     start = tables[0].landed_start(selection)
-    if start is None:  # an older version made the table, without it: use the begin of its rows
+    if start is None:  # a table of an older version: use its first row
         found = [row[0] for row in present.agg(smallest("offset")).collect()]
         start = span.end if found[0] is None else found[0]
     landed = messages.where(col("offset") >= lit(start))
@@ -67,7 +67,7 @@ def erased_messages(
 
 
 def summarize(erased: DataFrame) -> ErasedMessages | None:
-    """Return the number of erased messages and their topics; None if there are none."""
+    """Return a summary of erased messages, which have `offset` and `topic`; None without any."""
     by_topic = erased.groupBy("topic").agg(
         count(lit(1)).alias("messages"),
         smallest("offset").alias("first"),

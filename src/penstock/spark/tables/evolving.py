@@ -1,11 +1,11 @@
-"""A table that follows the schema of its subject: new fields become columns while it lands.
+"""Lands a table that follows the schema of its subject: new fields become columns.
 
     batch ──▶ a newer version of the subject? ──yes──▶ columns added, a line in the log ──▶ landed
                      no, or no answer ───────────────────────────────────────────────▶
 
 A producer registers a schema before it publishes the first message with it. So a check before each
-batch precedes any message that needs it, and no value of a new field is lost. Columns
-become wider if the table's format allows it (Iceberg), and keep their types otherwise.
+batch finds the schema before a message that needs it lands, and no value of a new field is lost.
+Columns get wider types if the table's format allows it (Iceberg), and otherwise keep their types.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ _TYPE_NAMES: Final = (
 
 
 class EvolvingTarget:
-    """The target for messages of such a table. For one thread at a time.
+    """The target of such a table. For one thread at a time.
 
     Args:
-        table: the declaration, by the newest schema.
-        target_of: returns the tables of a declaration as a target.
+        table: the declaration, with the newest schema.
+        make_target: returns the target of a declaration.
     """
 
     def __init__(
-        self, table: DeclaredTable, target_of: Callable[[DeclaredTable], LandingTarget]
+        self, table: DeclaredTable, make_target: Callable[[DeclaredTable], LandingTarget]
     ) -> None:
         self._table = with_present_types(table)
-        self._target_of = target_of
-        self._target = target_of(self._table)
+        self._make_target = make_target
+        self._target = make_target(self._table)
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the ranges of the messages, which the tasks read themselves."""
+        """Return the streaming query of ranges of messages, which the tasks read themselves."""
         return self._target.query(spark, options)
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse tables of other messages; add missing columns."""
+        """Check the tables and add missing columns; see `LandedTable`."""
         self._target.prepare(selection)
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last that landed; 0 if none did."""
+        """Return the offset after the last landed message; 0 if none has landed."""
         return self._target.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
-        """Land one batch in the tables, with the columns that it needs."""
+        """Add the columns of a newer schema, if there is one, then land one batch."""
         self._evolve(batch.selection)
         return self._target.land(rows, batch)
 
@@ -68,14 +68,14 @@ class EvolvingTarget:
         try:
             newest = self._table.newest()
         except RegistryUnavailable:
-            return  # a message that needs an unknown schema has the batch tried again
+            return  # if a message needs the new schema, the batch fails and is repeated
         if newest is self._table:
             return
         table = _with_types_of(newest, newest.open()[ROWS], self._table.schema)
-        target = self._target_of(table)
+        target = self._make_target(table)
         target.prepare(selection)
-        target.take_over(self._target)
-        for change in changes(self._table.schema, table.schema, newest.schema):
+        target.adopt_query(self._target)
+        for change in describe_changes(self._table.schema, table.schema, newest.schema):
             logger.warning(
                 "table %s: %s, by version %d of its schema",
                 table.name,
@@ -88,7 +88,7 @@ class EvolvingTarget:
 def with_present_types(table: DeclaredTable) -> DeclaredTable:
     """Return the table with the column types in which rows are written.
 
-    One that evolves keeps the types of present columns, except those that can be widened.
+    A table with `evolve` keeps the types of present columns, except those that can be widened.
     """
     if table.definition.evolve != "add":
         return table
@@ -98,23 +98,23 @@ def with_present_types(table: DeclaredTable) -> DeclaredTable:
 
 
 def _with_types_of(table: DeclaredTable, rows: LandedTable, present: pa.Schema) -> DeclaredTable:
-    """Return the table with the types of present columns, except those that ``rows`` can widen."""
+    """Return the table with the types of present columns, except those that can be widened."""
     wanted = rows.layout.schema
-    stay = [
+    unchanged = [
         field
         for field in present
-        if field.name not in wanted.names or not rows.widens(field, wanted.field(field.name))
+        if field.name not in wanted.names or not rows.can_widen(field, wanted.field(field.name))
     ]
-    return table.with_types(types_of(stay))
+    return table.with_types(declare_columns(unchanged))
 
 
-def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
-    """Yield the differences in a table's columns, each in a few words.
+def describe_changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
+    """Yield the changes of a table's columns, each in a few words.
 
     Args:
-        before: the columns before.
-        after: the columns after.
-        wanted: the columns of the schema.
+        before: the columns before the change.
+        after: the columns after the change.
+        wanted: the columns of the newest schema.
     """
     for field in after:
         if field.name not in before.names:
@@ -130,8 +130,8 @@ def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[
             yield f"the column {field.name} is null from now on"
 
 
-def types_of(present: Iterable[pa.Field]) -> dict[str, Column]:
-    """Return the columns of a table with the types of declarations, without unknown types."""
+def declare_columns(present: Iterable[pa.Field]) -> dict[str, Column]:
+    """Return declarations of columns, without those whose type a declaration cannot have."""
     known = {arrow_type(name): name for name in _TYPE_NAMES}
     found = {}
     for field in present:

@@ -1,14 +1,14 @@
-"""An Iceberg table in which messages land, through pyiceberg and a catalog in a SQLite file.
+"""Commits messages to an Iceberg table, with pyiceberg and a catalog in a SQLite file.
 
-The application transactions of a Delta table are properties of this table here, which one
-Iceberg transaction changes together with the files:
+Properties of the table have the same purpose as the application transactions of a Delta table. One
+Iceberg transaction changes them together with the files:
 
     penstock-query:<query id>                    batch id
-    penstock-log:<epoch>/<stream>/<topics>       offset after the last one landed
-    penstock-start:<epoch>/<stream>/<topics>     offset of the first one landed
+    penstock-log:<epoch>/<stream>/<topics>       offset after the last landed message
+    penstock-start:<epoch>/<stream>/<topics>     offset of the first landed message
 
-Snapshots may be expired: no state is in them. pyiceberg would repeat a refused commit on top of
-another writer's by itself, without reading these properties; so `commit.retry.num-retries` is 0.
+Snapshots have no such state, so they may be expired. By default pyiceberg repeats a refused commit
+on top of another writer's without reading these properties; so `commit.retry.num-retries` is 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
-from penstock.spark.parquet_files import Layout, NewFile, remove_old
+from penstock.spark.parquet_files import Layout, NewFile, remove_old_files
 from penstock.spark.partition_fields import parse_partition
 from penstock.spark.tables.api import (
     Batch,
@@ -52,23 +52,23 @@ from penstock.spark.tables.api import (
 from penstock.spark.tables.columns import check_partitions, columns_to_add
 from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
-    leftovers,
     oldest_at,
-    oldest_to_keep,
-    renew_files_before,
+    oldest_kept_snapshot,
+    touch_files_before,
+    unreferenced_files,
 )
-from penstock.spark.tables.iceberg_types import is_promoted, plain, plain_of
+from penstock.spark.tables.iceberg_types import can_promote, iceberg_columns, to_iceberg_types
 from penstock.spark.tables.rewriting import (
-    not_replaced,
-    rewritten,
-    rewritten_without,
+    replacement_failed,
+    rewrite_files,
+    rewrite_without,
     with_columns_of,
 )
 from penstock.spark.tables.synced_io import SyncedFileIO
 from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
-"""Times a commit is tried while other writers come first."""
+"""Most attempts at a commit while other writers commit first."""
 
 _DESCRIPTION: Final = "comment"
 _PROPERTIES: Final = {
@@ -77,7 +77,7 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "50",
-    "commit.manifest.target-size-bytes": str(512 * 1024),  # about the size that one merge reads
+    "commit.manifest.target-size-bytes": str(512 * 1024),  # about the bytes that one merge reads
     "write.metadata.metrics.column.epoch": "full",  # else its bounds have only 16 characters
 }
 
@@ -86,9 +86,9 @@ class IcebergTable:
     """An Iceberg table, which need not exist yet. For one thread at a time.
 
     Args:
-        path: its directory.
-        schema: its columns.
-        partition_by: the columns by which it is partitioned.
+        path: the directory of the table.
+        schema: the columns of the table.
+        partition_by: the texts of the partition fields.
         catalog: the SQLite file of the catalog.
         names: the names of the catalog, and of the namespace in it.
     """
@@ -105,7 +105,7 @@ class IcebergTable:
         self._fields = [parse_partition(text) for text in partition_by]
         self.layout = Layout(
             str(path),
-            plain(schema),
+            to_iceberg_types(schema),
             tuple(one.name for one in self._fields),
             keeps_partition_columns=True,
             transforms=tuple(one for one in self._fields if not one.is_column),
@@ -113,16 +113,18 @@ class IcebergTable:
         self._names = names
         self._name = (names.namespace, path.name)
         self._catalog_path = catalog
-        self._opened: SqlCatalog | None = None
+        self._catalog_cache: SqlCatalog | None = None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add missing columns, and widen present ones."""
+        """Check the table, add missing columns and widen others; see `LandedTable`."""
         table = self._refresh()
         if table is None:
             return
         self._check_selection(table, selection)
         check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
-        added = columns_to_add(self.path, plain_of(table), self.layout.schema, self.widens)
+        added = columns_to_add(
+            self.path, iceberg_columns(table), self.layout.schema, self.can_widen
+        )
         if added and add:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
@@ -132,29 +134,29 @@ class IcebergTable:
         table = self._refresh()
         if table is None:
             return None
-        return plain_of(table)
+        return iceberg_columns(table)
 
-    def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
-        """Return whether Iceberg promotes the type, except for sources of partition fields."""
+    def can_widen(self, present: pa.Field, wanted: pa.Field) -> bool:
+        """Return whether Iceberg can promote the type; sources of partition fields keep theirs."""
         is_source = any(present.name == one.column for one in self._fields)
-        return not is_source and is_promoted(present.type, wanted.type)
+        return not is_source and can_promote(present.type, wanted.type)
 
     def has_landed(self, batch: Batch) -> bool:
         """Return whether the batch is in the table, on disk."""
         return _has_landed(self._refresh(), batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last that landed and is on disk; 0 if none did."""
+        """Return the offset after the last landed message, on disk; 0 if none has landed."""
         return _landed_end(self._refresh(), selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """Return the first offset that landed; None if none has, or the table does not tell."""
+        """Return the first landed offset; None if none has landed, or an old table lacks it."""
         return _landed_start(self._refresh(), selection)
 
     def commit(
         self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
     ) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already."""
+        """Make files part of the table in one commit, unless the batch has landed already."""
         selection = batch.selection
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -165,15 +167,18 @@ class IcebergTable:
             landed = _landed_end(table, selection)
             if landed > seen:
                 return Outcome.OVERTAKEN
-            noted = {batch.transaction_id: str(batch.batch_id), selection.transaction_id: str(end)}
+            properties = {
+                batch.transaction_id: str(batch.batch_id),
+                selection.transaction_id: str(end),
+            }
             if not landed:
                 first = min((file.first_offset for file in files), default=end)
-                noted[selection.start_id] = str(first if start is None else start)
+                properties[selection.start_id] = str(first if start is None else start)
             try:
                 with QuickTransaction(table) as transaction:
                     if files:
                         self._add(transaction, files)
-                    transaction.set_properties(noted)
+                    transaction.set_properties(properties)
             except CommitFailedException as conflict:
                 error = conflict
                 continue
@@ -182,7 +187,7 @@ class IcebergTable:
                     return Outcome.LANDED
                 raise TableCommitUnknown(
                     f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
-                    f" ({failure}); run the job again, it will find out"
+                    f" ({failure}); run the job again: it checks the table"
                 ) from failure
             return Outcome.LANDED
         raise TableCommitFailed(
@@ -192,8 +197,8 @@ class IcebergTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Replace the rows of `span` by the rows of `files`, in one step."""
-        inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
+        """Replace the rows of a span by the rows of files, in one commit."""
+        row_filter = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             table = self._refresh()
@@ -201,9 +206,9 @@ class IcebergTable:
             try:
                 with table.transaction() as transaction:
                     if span.start < span.end and self.layout.transforms:
-                        self._rewrite_without(transaction, table, span, inside)
+                        self._rewrite_without(transaction, table, span, row_filter)
                     elif span.start < span.end:
-                        _delete(transaction, inside)
+                        _delete(transaction, row_filter)
                     if files:
                         self._add(transaction, files)
                     start = None if selection is None else _landed_start(table, selection)
@@ -213,12 +218,12 @@ class IcebergTable:
                 error = conflict
                 continue
             return
-        raise not_replaced(span, self.path) from error
+        raise replacement_failed(span, self.path) from error
 
     def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
-        """Make files part of the table.
+        """Add files to a transaction.
 
-        Their names are new: pyiceberg need not read the manifests of all files for each batch.
+        Their names are unique, so pyiceberg need not read all manifests to find duplicates.
         """
         if any(one.buckets for one in self._fields):
             add_files(transaction, self.path, files)
@@ -227,31 +232,34 @@ class IcebergTable:
         transaction.add_files(paths, check_duplicate_files=False)
 
     def _rewrite_without(
-        self, transaction: Transaction, table: Table, span: Span, inside: str
+        self, transaction: Transaction, table: Table, span: Span, row_filter: str
     ) -> None:
-        """Remove rows: pyiceberg itself cannot, in tables with partition transforms."""
-        concerned = [task.file for task in table.scan(row_filter=inside).plan_files()]
-        paths = [_path(file.file_path) for file in concerned]
-        layout = with_columns_of(plain_of(table), self.layout)
-        rest = rewritten_without(span, [(path, {}) for path in paths], layout)
-        self._exchange(transaction, table, concerned, rest)
+        """Remove the rows of a span by rewriting their files.
+
+        pyiceberg cannot delete rows of a table with partition transforms.
+        """
+        overlapping = [task.file for task in table.scan(row_filter=row_filter).plan_files()]
+        paths = [_path(file.file_path) for file in overlapping]
+        layout = with_columns_of(iceberg_columns(table), self.layout)
+        kept_rows = rewrite_without(span, [(path, {}) for path in paths], layout)
+        self._exchange(transaction, table, overlapping, kept_rows)
 
     def _exchange(
         self,
         transaction: Transaction,
         table: Table,
-        gone: Sequence[DataFile],
+        removed: Sequence[DataFile],
         files: Sequence[NewFile],
     ) -> None:
-        """Remove files, and add others."""
+        """Remove files from the table and add others, in one snapshot."""
         with transaction.update_snapshot().overwrite() as snapshot:
-            for old in gone:
+            for old in removed:
                 snapshot.delete_data_file(old)
             for new in files:
                 snapshot.append_data_file(data_file(table.metadata, self.path, new))
 
     def live_files(self) -> list[LiveFile] | None:
-        """Return the present files of the table, without files that have delete files."""
+        """Return the files of the table that have no delete files; None if there is no table."""
         table = self._refresh()
         return None if table is None else [_live_file(table, file) for file in _whole_files(table)]
 
@@ -263,26 +271,28 @@ class IcebergTable:
         present = {file.file_path: file for file in _whole_files(table)} if groups else {}
         if any(path not in present for group in groups for path in group):
             return False  # another job has replaced some
-        layout = with_columns_of(plain_of(table), self.layout)
+        layout = with_columns_of(iceberg_columns(table), self.layout)
         merged = [
             file
             for group in groups
-            for file in rewritten([(_path(path), {}) for path in group], layout)
+            for file in rewrite_files([(_path(path), {}) for path in group], layout)
         ]
-        kept = oldest_to_keep(table, versions_max)
-        past = 0 if kept is None else renew_files_before(table, kept)
-        changed = {key: to for key, to in _PROPERTIES.items() if table.properties.get(key) != to}
-        if not (groups or past or changed):
+        oldest_kept = oldest_kept_snapshot(table, versions_max)
+        expired_count = 0 if oldest_kept is None else touch_files_before(table, oldest_kept)
+        changed_properties = {
+            key: to for key, to in _PROPERTIES.items() if table.properties.get(key) != to
+        }
+        if not (groups or expired_count or changed_properties):
             return True
         try:
             with QuickTransaction(table) as transaction:
                 if groups:
-                    gone = [present[path] for group in groups for path in group]
-                    self._exchange(transaction, table, gone, merged)
-                if changed:  # a table made by an older version
-                    transaction.set_properties(changed)
-                if past and kept is not None:
-                    oldest = datetime.fromtimestamp(kept.timestamp_ms / 1000, UTC)
+                    removed = [present[path] for group in groups for path in group]
+                    self._exchange(transaction, table, removed, merged)
+                if changed_properties:  # a table made by an older version
+                    transaction.set_properties(changed_properties)
+                if expired_count and oldest_kept is not None:
+                    oldest = datetime.fromtimestamp(oldest_kept.timestamp_ms / 1000, UTC)
                     ExpireSnapshots(transaction).older_than(oldest).commit()
         except (CommitFailedException, ValidationException):  # another writer came first
             return False
@@ -311,7 +321,7 @@ class IcebergTable:
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Return present files that may have rows received within this time before the newest."""
+        """Return the files with rows that were received within this time before the newest row."""
         table = self._refresh()
         if table is None:
             return []
@@ -325,11 +335,11 @@ class IcebergTable:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that no snapshot names; return their names."""
+        """Remove files of this age that no snapshot names; return their names."""
         table = self._refresh()
         if table is None:
             return []
-        return remove_old(leftovers(table, self.path), older_than_h, remove=remove)
+        return remove_old_files(unreferenced_files(table, self.path), older_than_h, remove=remove)
 
     def _check_selection(self, table: Table, selection: Selection) -> None:
         found = table.properties.get(_DESCRIPTION, "something that Penstock did not land")
@@ -340,17 +350,17 @@ class IcebergTable:
             )
 
     def _catalog(self) -> SqlCatalog:
-        if self._opened is None:
+        if self._catalog_cache is None:
             self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
             for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
                 try:
-                    self._opened = self._open_catalog()
+                    self._catalog_cache = self._open_catalog()
                     break
-                except SQLAlchemyError:  # another job creates it at the same time: read it again
+                except SQLAlchemyError:  # another job creates the catalog now: open it again
                     if attempt == COMMIT_ATTEMPTS_MAX:
                         raise
-        assert self._opened is not None
-        return self._opened
+        assert self._catalog_cache is not None
+        return self._catalog_cache
 
     def _open_catalog(self) -> SqlCatalog:
         options = {
@@ -363,7 +373,7 @@ class IcebergTable:
         return catalog
 
     def _create(self, selection: Selection) -> Table:
-        """Create the table, empty; another job may come first."""
+        """Return the table, created empty unless another job has just created it."""
         catalog = self._catalog()
         with (
             suppress(TableAlreadyExistsError, CommitFailedException),
@@ -380,7 +390,7 @@ class IcebergTable:
         return catalog.load_table(self._name)
 
     def _refresh(self) -> Table | None:
-        """Return the table as it is now; None if there is none yet."""
+        """Return the newest version of the table; None if there is no table."""
         try:
             return self._catalog().load_table(self._name)
         except NoSuchTableError:
@@ -404,7 +414,7 @@ def _landed_start(table: Table | None, selection: Selection) -> int | None:
 
 
 def _whole_files(table: Table) -> list[DataFile]:
-    """Return the files of which all rows are present."""
+    """Return the files without delete files, of which all rows are present."""
     return [task.file for task in table.scan().plan_files() if not task.delete_files]
 
 
@@ -423,7 +433,7 @@ def _live_file(table: Table, file: DataFile) -> LiveFile:
 
 
 def _delete(transaction: Transaction, rows: str) -> None:
-    """Delete rows, of which there may be none."""
+    """Delete the rows for which an expression is true, without a warning if there are none."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Delete operation did not match any records")
         transaction.delete(rows)
@@ -434,7 +444,7 @@ def _path(location: str) -> Path:
 
 
 def _upper(table: Table, file: DataFile, column: str) -> Any:
-    """Return the largest value of a column in a file."""
+    """Return the largest value of a column in a file, from its statistics."""
     return _bound(table, file.upper_bounds, column)
 
 

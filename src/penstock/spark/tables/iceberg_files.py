@@ -1,7 +1,7 @@
 """Commits to an Iceberg table, and the entries of new files in its manifests.
 
-pyiceberg derives the partition of a file from the file's own statistics, the smallest and largest
-value of each column. A bucket cannot be derived so; the writer of the file knows it.
+pyiceberg derives the partition of a file from the file's statistics, the smallest and largest value
+of each column. A bucket cannot be derived from these; the writer of the file passes it on.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ _EPOCH: Final = date(1970, 1, 1)
 
 
 class QuickTransaction(Transaction):
-    """A transaction that computes the resulting metadata only once.
+    """A transaction that computes the resulting metadata once for each change.
 
-    pyiceberg does so at each access, some twenty times for a commit, and copies the whole metadata
-    with all its snapshots then: that was most of the time of a commit.
+    pyiceberg computes them at each access, some twenty times in a commit, and copies the whole
+    metadata with all snapshots: this took most of the time of a commit.
     """
 
-    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+    _cached_metadata: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata with the changes so far; it must not be changed itself."""
+        """The table's metadata with the changes so far; callers must not modify the object."""
         base, updates = self._table.metadata, self._updates
-        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
-            self._known = (base, updates, super().table_metadata)
-        return self._known[2]
+        if (
+            self._cached_metadata is None
+            or self._cached_metadata[0] is not base
+            or self._cached_metadata[1] is not updates
+        ):
+            self._cached_metadata = (base, updates, super().table_metadata)
+        return self._cached_metadata[2]
 
 
 def add_files(transaction: Transaction, directory: Path, files: Sequence[NewFile]) -> None:
-    """Add files below a table's directory; their names are new to it."""
-    if transaction.table_metadata.name_mapping() is None:  # our files have no field ids
+    """Add files, whose paths are relative to the table's directory and new to the table."""
+    if transaction.table_metadata.name_mapping() is None:  # the files have no field ids
         names = transaction.table_metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
     with transaction.update_snapshot().merge_append() as append:
@@ -59,7 +63,7 @@ def add_files(transaction: Transaction, directory: Path, files: Sequence[NewFile
 
 
 def data_file(metadata: TableMetadata, directory: Path, file: NewFile) -> DataFile:
-    """Return the manifest entry of a file below a table's directory."""
+    """Return the manifest entry of a file, whose path is relative to the table's directory."""
     path, schema = directory / file.path, metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=pq.read_metadata(path),

@@ -1,4 +1,4 @@
-"""Infers tables from the newest messages of the log, and tests each on these messages."""
+"""Infers declarations of tables from messages, and counts the dead letters that each would have."""
 
 from __future__ import annotations
 
@@ -17,27 +17,32 @@ from penstock.spark.tables.declared import DeclaredTable
 
 
 @dataclass(frozen=True, slots=True)
-class TriedTable:
-    """An inferred table, and how many messages of the sample would be dead letters, by reason."""
+class CheckedTable:
+    """An inferred table, and the number of dead letters that the sample would have, by reason."""
 
     table: InferredTable
     dead_letters: dict[str, int]
 
 
-def tried_tables(messages: pa.Table, topics: str, taken: Collection[str]) -> list[TriedTable]:
-    """Return the tables that messages would make.
+def infer_and_check_tables(
+    messages: pa.Table, topics: str, existing_names: Collection[str]
+) -> list[CheckedTable]:
+    """Return the inferred tables for messages.
 
     Args:
-        messages: rows of `STREAM_SCHEMA`.
-        topics: the pattern with which they were selected.
-        taken: names of existing tables.
+        messages: the messages, with the columns of `STREAM_SCHEMA`.
+        topics: the topic pattern by which the messages were selected.
+        existing_names: names of existing tables, which the inferred ones do not get.
+
+    Raises:
+        ValueError: `topics` is not a pattern; the message is one sentence.
     """
     pairs = zip(
         messages.column("topic").to_pylist(), messages.column("payload").to_pylist(), strict=True
     )
     return [
-        TriedTable(table, _dead_letters(table, messages))
-        for table in infer_tables(pairs, topics, taken)
+        CheckedTable(table, _dead_letters(table, messages))
+        for table in infer_tables(pairs, topics, existing_names)
     ]
 
 

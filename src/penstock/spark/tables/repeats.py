@@ -1,14 +1,14 @@
-"""Lands messages that were sent twice only once; the table itself is the memory.
+"""Finds messages that were sent twice, so that each lands once; the table has the earlier ids.
 
-    batch ──id of each──▶ joined with the ids landed lately ──by id, in order──▶ the writing pass
+    batch ──id of each──▶ joined with the ids of recent rows ──by id, in order──▶ the writing pass
 
-A message is a repeat if one with its id landed at most `within_s` before it was received. The pass
-makes it a dead letter, in the same commit as everything else, and the first one always wins.
-Spark's own `dropDuplicatesWithinWatermark` drops silently, keeps any one of a batch, and loses its
-memory with its checkpoint.
+A message is a repeat if the table has a row of a message with the same id that was received at most
+`within_s` before. The pass makes the repeat a dead letter, and always lands the first message.
+Spark's own `dropDuplicatesWithinWatermark` drops repeats silently, keeps any message of a batch
+instead of the first, and loses the ids with its checkpoint.
 
-The price: each batch reads the ids of the rows that were received within `within_s` before the
-newest, one column of the latest files.
+The cost: each batch reads the ids of the rows that were received within `within_s` before the
+newest row, one column of the latest files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT, DecodingSp
 
 
 class Repeats:
-    """Tells the writing pass which ids have landed.
+    """Adds to each message of a batch its id, and when a message with that id has landed.
 
     Args:
         split: finds the id of a message.
         column: the table's column with the id.
-        within_s: how long after the first one a message counts as a repeat.
+        within_s: the time after the first message in which others with its id are repeats, in
+            seconds.
     """
 
     def __init__(self, split: DecodingSplit, column: str, within_s: int) -> None:
@@ -42,36 +43,44 @@ class Repeats:
         self._column = column
         self._within = timedelta(seconds=within_s)
 
-    def marked(
+    def with_seen_at(
         self, messages: DataFrame, rows: LandedTable, replaced: Span | None = None
     ) -> DataFrame:
-        """Return the messages with `MESSAGE_ID` and `SEEN_AT`; all of one id in one task, in order.
+        """Return the messages with the columns `MESSAGE_ID` and `SEEN_AT`.
+
+        Messages with one id are in one task, in order of offset.
 
         Args:
             messages: the messages of a batch.
             rows: the table in which they will land.
-            replaced: rows from here on do not count, for a backfill.
+            replaced: the range that a backfill will replace: rows from its start on do not count;
+                else None.
         """
         schema = StructType([*SPARK_SCHEMA.fields, StructField(MESSAGE_ID, StringType())])
-        known = messages.mapInArrow(_Identify(self._split), schema)
-        seen = self._seen(messages, rows, replaced)
+        identified = messages.mapInArrow(_AddMessageIds(self._split), schema)
+        landed_ids = self._landed_ids(messages, rows, replaced)
         joined = (
-            known.withColumn(SEEN_AT, lit(None).cast("timestamp"))
-            if seen is None
-            else known.join(seen, MESSAGE_ID, "left")
+            identified.withColumn(SEEN_AT, lit(None).cast("timestamp"))
+            if landed_ids is None
+            else identified.join(landed_ids, MESSAGE_ID, "left")
         )
-        place = coalesce(col(MESSAGE_ID), col("offset").cast("string"))  # no id: any task
-        return joined.repartition(place).sortWithinPartitions("offset")
+        partition_key = coalesce(
+            col(MESSAGE_ID), col("offset").cast("string")
+        )  # without an id: any task
+        return joined.repartition(partition_key).sortWithinPartitions("offset")
 
-    def _seen(
+    def _landed_ids(
         self, messages: DataFrame, rows: LandedTable, replaced: Span | None
     ) -> DataFrame | None:
-        """Return when each id landed last, of the rows that matter; None if there are none."""
+        """Return the ids of the rows that count, each with its latest time of receipt.
+
+        None if there are no such rows.
+        """
         files = rows.recent_files(self._within if replaced is None else timedelta.max)
         if not files:
             return None
         kind = from_arrow_type(rows.layout.schema.field(self._column).type)
-        wanted = StructType(
+        row_schema = StructType(
             [
                 StructField("epoch", StringType()),
                 StructField("offset", SPARK_SCHEMA["offset"].dataType),
@@ -79,7 +88,7 @@ class Repeats:
                 StructField(self._column, kind),
             ]
         )
-        found = messages.sparkSession.read.schema(wanted).parquet(*map(str, files))
+        found = messages.sparkSession.read.schema(row_schema).parquet(*map(str, files))
         if replaced is not None:
             is_inside = (col("epoch") == replaced.epoch) & (col("offset") >= replaced.start)
             found = found.where(~is_inside)
@@ -87,13 +96,13 @@ class Repeats:
         return by_id.agg(newest("received_at").alias(SEEN_AT))
 
 
-class _Identify:
-    """Adds `MESSAGE_ID` in a task."""
+class _AddMessageIds:
+    """Adds the column `MESSAGE_ID` to messages; a task runs it."""
 
     def __init__(self, split: DecodingSplit) -> None:
         self._split = split
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            ids = self._split.identified(pa.Table.from_batches([batch]))
+            ids = self._split.message_ids(pa.Table.from_batches([batch]))
             yield batch.append_column(MESSAGE_ID, ids)

@@ -1,4 +1,4 @@
-"""Rewrites files of a table: without some of their rows, or as copies."""
+"""Rewrites files of a table: without some of their rows, merged, or as copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from penstock.spark.parquet_files import Layout, NewFile, write_files
 from penstock.spark.plain_types import plain_rows
 from penstock.spark.tables.api import ROWS, Span, TableCommitFailed
-from penstock.spark.tables.columns import filled, outside
+from penstock.spark.tables.columns import rows_outside, with_missing_columns
 
 PartitionValues = Mapping[str, str | None]
 
@@ -23,38 +23,46 @@ _NOTHING: Final = Span("", 0, 0)
 
 
 def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
-    """Return the layout with all columns of the table, also undeclared ones, with their types in
-    the table.
+    """Return the layout with all columns of the table, also undeclared ones, in their types there.
 
-    Rows that are only rewritten keep their values in them.
+    So rows that are rewritten keep their values in these columns.
     """
     added = [field for field in layout.schema if field.name not in present.names]
     return replace(layout, schema=pa.schema([*present, *added]))
 
 
-def not_replaced(span: Span, path: Path) -> TableCommitFailed:
-    """Return the error for a replacement when other jobs came first every time."""
+def replacement_failed(span: Span, path: Path) -> TableCommitFailed:
+    """Return the error of a replacement for which other jobs committed first every time."""
     return TableCommitFailed(
-        f"the offsets {span.start} to {span.end - 1} were not replaced, for other jobs keep"
-        f" changing the table in {path}; run it again"
+        f"the offsets {span.start} to {span.end - 1} were not replaced, because other jobs"
+        f" changed the table in {path} at the same time; run it again"
     )
 
 
-def copied(files: Iterable[NewFile], layout: Layout) -> list[NewFile]:
-    """Return the same rows in new files, because a file can become part of a table only once."""
+def copy_files(files: Iterable[NewFile], layout: Layout) -> list[NewFile]:
+    """Write the rows of files to new files, because a table can add a file only once."""
     pairs = ((Path(layout.directory, file.path), json.loads(file.partition)) for file in files)
-    return rewritten(pairs, layout)
+    return rewrite_files(pairs, layout)
 
 
-def rewritten(files: Iterable[tuple[Path, PartitionValues]], layout: Layout) -> list[NewFile]:
-    """Return new files with the rows of `files`: one for each partition, unless there are many."""
-    return rewritten_without(_NOTHING, files, layout)
+def rewrite_files(files: Iterable[tuple[Path, PartitionValues]], layout: Layout) -> list[NewFile]:
+    """Write the rows of files to new files, and return those.
+
+    There is one file for each partition, or more if rows of many partitions alternate.
+    """
+    return rewrite_without(_NOTHING, files, layout)
 
 
-def rewritten_without(
+def rewrite_without(
     span: Span, files: Iterable[tuple[Path, PartitionValues]], layout: Layout
 ) -> list[NewFile]:
-    """Return new files with the rows of `files` that are not of `span`."""
+    """Write the rows of files that are not of `span` to new files, and return those.
+
+    Args:
+        span: the rows to leave out.
+        files: the path of each file, and its partition values for columns that it lacks.
+        layout: the layout of the new files.
+    """
     parts = ({ROWS: part} for part in _parts(span, files, layout))
     return list(write_files({ROWS: layout}, _PREFIX, parts))
 
@@ -71,5 +79,5 @@ def _parts(
                     scalar = pa.scalar(values[name], pa.string()).cast(kind)
                     rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
                 if span.start < span.end:
-                    rows = outside(rows, span.epoch, span.start, span.end)
-                yield filled(rows, layout.schema)
+                    rows = rows_outside(rows, span.epoch, span.start, span.end)
+                yield with_missing_columns(rows, layout.schema)

@@ -1,4 +1,4 @@
-"""The status of a declared table: its contents, and how far it is behind the log."""
+"""Reports the status of a declared or derived table: its contents, and its lag behind the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
 
-class Declared(Protocol):
+class ConfiguredTable(Protocol):
     """A table of the configuration, declared or derived."""
 
     stream: str
@@ -23,18 +23,19 @@ class Declared(Protocol):
 
     @property
     def has_watermark(self) -> bool:
-        """True if it is complete up to a time that its query knows."""
+        """True if the table is complete up to the watermark of its query."""
 
     def selection(self, epoch: str) -> Selection:
-        """Return the messages of a log that it holds."""
+        """Return the selection of the table in the log with this epoch."""
 
     def open(self) -> dict[str, LandedTable]:
-        """Return the opened table, and the table of dead letters if it has one."""
+        """Return the table `ROWS`, and `DEAD_LETTERS` if the table has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of a table: in offsets of the log, and in seconds since its first missing message."""
+    """The lag of a table: in offsets of the log, and in seconds since its first missing message was
+    received."""
 
     offsets: int
     seconds: float
@@ -45,14 +46,16 @@ class TableStatus:
     """The status of a table, as `penstock tables status` shows it.
 
     Attributes:
-        rows: its contents; None if it does not exist.
+        rows: the contents of the table; None if it does not exist.
         dead_letters: the contents of its table of dead letters; None if that does not exist.
-        landed_end: offset after the last that landed, of the log's epoch; None if no log answers.
-        lag: how far it is behind; None if no log answers.
-        per_second: offsets of the log that it passed in a second, of late; None while it is idle.
-        watermark: windows that ended before it are in the table; None for a table without.
-        failure: why it does not land; None if it does.
-        upkeep: the last maintenance of its files.
+        landed_end: the offset after the last landed message, in the log's epoch; None if the stream
+            service does not answer.
+        lag: the lag behind the log; None if the stream service does not answer.
+        per_second: the recent number of offsets that the query passes per second; None while idle.
+        watermark: the time up to which all closed windows are in the table; None for a table
+            without a watermark.
+        failure: the current failure of the table; None if it lands.
+        upkeep: the last maintenance of the table's files.
     """
 
     rows: Contents | None
@@ -65,29 +68,39 @@ class TableStatus:
     upkeep: UpkeepRecord
 
 
-def table_status(table: Declared, client: StreamClient, checkpoint: Path) -> TableStatus:
-    """Return the status of a table, and of the log if its service answers."""
+def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path) -> TableStatus:
+    """Return the status of a table, with its lag if the stream service answers.
+
+    Args:
+        table: the table.
+        client: a client of the stream service.
+        checkpoint: the checkpoint of the table's query.
+    """
     tables = table.open()
     rows = tables[ROWS].contents()
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
     upkeep = read_upkeep_record(tables[ROWS].path)
-    pace = offsets_per_second(checkpoint, time.time())
+    per_second = offsets_per_second(checkpoint, time.time())
     try:
         done = read_checkpoint(checkpoint).done
-        known = None if done is None else (done.only.epoch, 0)
-        log = client.offsets(table.stream, at_least=known)
+        at_least = None if done is None else (done.single_log.epoch, 0)
+        log = client.offsets(table.stream, at_least=at_least)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
-        if done is not None and done.only.epoch == log.epoch:
-            landed_end = max(landed_end, done.only.offset)  # other topics count as landed
+        if done is not None and done.single_log.epoch == log.epoch:
+            landed_end = max(
+                landed_end, done.single_log.offset
+            )  # messages of other topics need not land
         lag = _lag(client, log, table, landed_end)
-        return TableStatus(rows, dead_letters, landed_end, lag, pace, watermark, failure, upkeep)
+        return TableStatus(
+            rows, dead_letters, landed_end, lag, per_second, watermark, failure, upkeep
+        )
     except StreamUnavailable:
-        return TableStatus(rows, dead_letters, None, None, pace, watermark, failure, upkeep)
+        return TableStatus(rows, dead_letters, None, None, per_second, watermark, failure, upkeep)
 
 
-def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:
+def _lag(client: StreamClient, log: StreamOffsets, table: ConfiguredTable, landed_end: int) -> Lag:
     offsets = max(0, log.latest - landed_end)
     start = max(landed_end, log.earliest)
     if start < log.latest:

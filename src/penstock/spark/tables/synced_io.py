@@ -1,7 +1,7 @@
-"""Files of an Iceberg table that are synced when they are closed.
+"""Syncs the files of an Iceberg table when they are closed.
 
-pyiceberg writes manifests and metadata, then lets the catalog point to them, and syncs none of it:
-after a power cut the catalog, which SQLite does sync, could point to files that are empty.
+pyiceberg writes manifests and metadata without syncing them, then makes the catalog point to them:
+after a power cut the catalog, which SQLite syncs, could point to empty files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.spark.parquet_files import sync
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """Reads and writes local files; pyiceberg loads it by name (`py-io-impl`)."""
+    """Reads and writes local files; pyiceberg loads this class by its name (`py-io-impl`)."""
 
     def new_output(self, location: str) -> PyArrowFile:
         """Return a file to be written at `location`."""
@@ -33,7 +33,7 @@ class _SyncedFile(PyArrowFile):
 
 
 class _SyncedStream(io.BufferedWriter):
-    """A file that is synced, with its name, when it is closed."""
+    """A file that is synced together with its directory when it is closed."""
 
     def __init__(self, path: Path, *, overwrite: bool) -> None:
         super().__init__(io.FileIO(path, "wb" if overwrite else "xb"))

@@ -1,16 +1,15 @@
-"""Upkeep of a table: in the job that fills it, between two commits, within a budget.
+"""Maintains a table: in the job that fills it, between two commits, within a budget of time.
 
     commit ──▶ is it time? ──▶ merge files (tiers) ──▶ expire earlier versions
                                                    ──▶ once an hour: remove orphans
-               └─ merge_files commits since the last time, and the share of time is not used up
+               └─ merge_files commits since the last upkeep, and its share of time is not exceeded
 
-Each of these is one commit of the table's format, or none at all: killed at any moment, no row is
-lost and none is there twice, and interrupted work is done the next time. Files are removed only
-when no version names them and they are old (`LandedTable.remove_orphans`), so that readers of
-earlier versions keep theirs.
+Each step is one atomic commit of the table's format: if it is killed, no row is lost or duplicated,
+and the next upkeep repeats it. Files are removed only when no version names them and they are old
+(`LandedTable.remove_orphans`), so that readers of earlier versions can still read theirs.
 
-A job that lands messages does not end because of this: failures are reported in the log and in
-`tables status`, and tried again later.
+A failure of upkeep does not end the landing: it is logged, reported in `tables status`, and upkeep
+is tried again later.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from msgspec.structs import replace
 
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables.api import LandedTable
-from penstock.spark.tables.tiers import LiveFile, due_groups
+from penstock.spark.tables.tiers import LiveFile, groups_to_merge
 from penstock.spark.tables.upkeep_record import read_upkeep_record, write_upkeep_record
 from penstock.telemetry.logs import get_logger
 
 SWEEP_S: Final = 3600.0
-"""Time between two searches for orphans, in seconds: each lists the whole directory."""
+"""Seconds between two searches for orphans, each of which lists the whole directory."""
 
 RETRY_S: Final = 5.0
-"""Pause after a failure, in seconds; each one in a row doubles it."""
+"""Pause after a failure, in seconds; each further failure in a row doubles it."""
 
 RETRY_S_MAX: Final = 600.0
 
@@ -40,13 +39,13 @@ logger = get_logger(__name__)
 
 
 class Upkeep:
-    """Maintains the tables that a job fills. For the thread that commits to them.
+    """Maintains the tables that a job fills, in the thread that commits to them.
 
     Args:
         tables: the tables.
         definition: the settings of upkeep.
-        now_s: returns seconds since the Unix epoch.
-        clock_s: returns seconds of a monotonic clock.
+        now_s: returns the time in seconds since the Unix epoch.
+        clock_s: returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -61,30 +60,30 @@ class Upkeep:
         self._now_s = now_s
         self._clock_s = clock_s
         self._commits = definition.merge_files - 1  # so that a single commit triggers upkeep
-        self._not_before_s = clock_s()
+        self._next_upkeep_s = clock_s()
         self._failures = 0
 
     def after_commit(self) -> None:
-        """Maintain the tables, if it is time. It never raises."""
+        """Count a commit, and maintain the tables if it is time. Errors are logged, not raised."""
         self._commits += 1
         share = self._definition.share
         is_time = self._commits >= self._definition.merge_files
-        if not share or not is_time or self._clock_s() < self._not_before_s:
+        if not share or not is_time or self._clock_s() < self._next_upkeep_s:
             return
         self._commits = 0
         started_s = self._clock_s()
         succeeded = [self._maintain(table) for table in self._tables]
-        took_s = self._clock_s() - started_s
-        pause_s = took_s * (1 - share) / share
+        duration_s = self._clock_s() - started_s
+        pause_s = duration_s * (1 - share) / share
         self._failures = 0 if all(succeeded) else self._failures + 1
         if self._failures:
             pause_s = max(pause_s, min(RETRY_S * 2 ** (self._failures - 1), RETRY_S_MAX))
-        self._not_before_s = self._clock_s() + pause_s
+        self._next_upkeep_s = self._clock_s() + pause_s
 
     def _maintain(self, table: LandedTable) -> bool:
-        """Merge files of one table and remove orphans; return whether that succeeded.
+        """Merge files of one table and remove orphans; return whether this succeeded.
 
-        Failures are recorded and logged.
+        A failure is recorded and logged.
         """
         try:
             files = table.live_files()
@@ -110,10 +109,12 @@ class Upkeep:
 
     def _merge(self, table: LandedTable, files: Sequence[LiveFile]) -> None:
         started_s = self._clock_s()
-        it = self._definition
-        due = due_groups(files, it.merge_files, it.file_bytes, self._now_s())
-        groups = _affordable(due, it.file_bytes)
-        done = table.compact([[file.path for file in group] for group in groups], it.versions_max)
+        definition = self._definition
+        due = groups_to_merge(files, definition.merge_files, definition.file_bytes, self._now_s())
+        groups = _within_budget(due, definition.file_bytes)
+        done = table.compact(
+            [[file.path for file in group] for group in groups], definition.versions_max
+        )
         if done and groups:
             merged = replace(
                 read_upkeep_record(table.path),
@@ -134,8 +135,8 @@ class Upkeep:
         write_upkeep_record(table.path, swept)
 
 
-def _affordable(groups: Sequence[list[LiveFile]], bytes_max: int) -> list[list[LiveFile]]:
-    """Return as many of the groups as are no longer than one full file together, or the first."""
+def _within_budget(groups: Sequence[list[LiveFile]], bytes_max: int) -> list[list[LiveFile]]:
+    """Return the first groups that have at most `bytes_max` bytes together, at least one group."""
     chosen: list[list[LiveFile]] = []
     size = 0
     for group in groups:

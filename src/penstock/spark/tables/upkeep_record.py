@@ -1,9 +1,9 @@
-"""A record of the last upkeep of a table, beside it, for people.
+"""Stores a record of the last upkeep of a table in its directory, for people.
 
     TABLE/_penstock/upkeep.json
 
-Readers of tables ignore names that begin with an underscore. Nothing depends on it: a file that
-is missing or damaged means that nothing is known.
+Readers of tables ignore names that begin with an underscore. No decision depends on the record: a
+missing or damaged file is read as an empty record.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final
 
 import msgspec
 
-_PLACE: Final = Path("_penstock", "upkeep.json")
+_RECORD_PATH: Final = Path("_penstock", "upkeep.json")
 
 
 class UpkeepRecord(msgspec.Struct, frozen=True):
     """The last upkeep of a table. Times are seconds since the Unix epoch; 0 for never.
 
     Attributes:
-        merged_at_s: when files were merged.
-        merged_files: how many files were merged.
-        merged_into: how many files they became.
-        merged_bytes: their size before.
-        merged_in_s: how long the merge took.
-        swept_at_s: when orphans were searched for.
-        swept_files: how many were removed.
-        failed_at_s: when upkeep failed.
-        failures: failures in a row; 0 as soon as it succeeds.
-        failure: the latest error.
+        merged_at_s: the time of the last merge.
+        merged_files: the number of files before that merge.
+        merged_into: the number of files after that merge.
+        merged_bytes: the size of the files before that merge.
+        merged_in_s: the duration of that merge, in seconds.
+        swept_at_s: the time of the last search for orphans.
+        swept_files: the number of orphans that it removed.
+        failed_at_s: the time of the last failure.
+        failures: the number of failures since the last success.
+        failure: the latest error; empty after a success.
     """
 
     merged_at_s: float = 0.0
@@ -47,16 +47,16 @@ class UpkeepRecord(msgspec.Struct, frozen=True):
     failure: str = ""
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences about it, a line each."""
+        """Yield the record as lines of text, one sentence each."""
         if self.failures:
             yield (
-                f"{_time(self.failed_at_s)}: failed {self.failures} times in a row, and goes on"
-                f" trying: {self.failure}"
+                f"{_time(self.failed_at_s)}: failed {self.failures} times in a row, and is tried"
+                f" again: {self.failure}"
             )
         if self.merged_at_s:
             yield (
-                f"{_time(self.merged_at_s)}: put {self.merged_files:,} files"
-                f" ({self.merged_bytes:,} bytes) together as {self.merged_into:,}, in"
+                f"{_time(self.merged_at_s)}: merged {self.merged_files:,} files"
+                f" ({self.merged_bytes:,} bytes) into {self.merged_into:,}, in"
                 f" {self.merged_in_s:.2f} s"
             )
         if self.swept_at_s:
@@ -66,19 +66,19 @@ class UpkeepRecord(msgspec.Struct, frozen=True):
 
 
 def read_upkeep_record(table: Path) -> UpkeepRecord:
-    """Return the record of the table in this directory; an empty one if there is none."""
-    with suppress(OSError, msgspec.DecodeError):  # of the latter is a ValidationError, too
-        return msgspec.json.decode((table / _PLACE).read_bytes(), type=UpkeepRecord)
+    """Return the record of the table in this directory; an empty one if it cannot be read."""
+    with suppress(OSError, msgspec.DecodeError):  # ValidationError is a DecodeError
+        return msgspec.json.decode((table / _RECORD_PATH).read_bytes(), type=UpkeepRecord)
     return UpkeepRecord()
 
 
 def write_upkeep_record(table: Path, record: UpkeepRecord) -> None:
-    """Write the record; not synced, because nothing depends on it."""
-    place = table / _PLACE
-    place.parent.mkdir(exist_ok=True)
-    unfinished = place.with_name(f".{place.name}.new")
+    """Write the record of the table in this directory, without syncing it."""
+    path = table / _RECORD_PATH
+    path.parent.mkdir(exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.new")
     unfinished.write_bytes(msgspec.json.encode(record))
-    unfinished.replace(place)
+    unfinished.replace(path)
 
 
 def _time(seconds: float) -> str:

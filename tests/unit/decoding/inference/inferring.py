@@ -15,7 +15,7 @@ from penstock.decoding.inference.toml import table_lines
 from penstock.engine.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.inferred import TriedTable, tried_tables
+from penstock.spark.tables.inferred import CheckedTable, infer_and_check_tables
 from penstock.stream.rows import STREAM_SCHEMA
 
 Messages = list[tuple[str, bytes]]
@@ -25,7 +25,7 @@ Messages = list[tuple[str, bytes]]
 class Landed:
     """An inferred table, the rows it makes of the sample, and the offsets of dead letters."""
 
-    tried: TriedTable
+    tried: CheckedTable
     text: str
     rows: list[dict[str, Any]]
     dead: dict[int, str]
@@ -67,7 +67,7 @@ def sample(messages: Iterable[tuple[str, bytes]]) -> pa.Table:
 def inferred(messages: Messages, topics: str = "#") -> list[Landed]:
     """The tables of messages: written as TOML, read again, and the sample sorted by them."""
     read = sample(messages)
-    tried = tried_tables(read, topics, ())
+    tried = infer_and_check_tables(read, topics, ())
     text = "\n".join(
         line for one in tried for line in (*table_lines(one.table, one.dead_letters), "")
     )
