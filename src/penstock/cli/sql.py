@@ -77,7 +77,7 @@ def sql(
     try:
         from penstock.cli.sql_shell import Shell
         from penstock.cli.sql_statements import Interrupted, SqlOutput, run_statements
-        from penstock.sql.session import Limits, SqlSession
+        from penstock.sql.session import SqlLimits, SqlSession
     except ModuleNotFoundError as error:
         if error.name != "duckdb":
             raise
@@ -99,7 +99,7 @@ def sql(
                 lambda: StreamClient(address, SERVICE_S, credentials),
                 declared,
                 topics or (),
-                Limits(memory * MIB),
+                SqlLimits(memory * MIB),
             ) as session,
         ):
             if statement is None:

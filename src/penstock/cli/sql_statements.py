@@ -169,10 +169,10 @@ def _notes(scans: list[Scan]) -> Iterator[str]:
     for scan in scans:
         for lost in scan.given_up:
             yield f"{range_in_words(*lost)} are lost: a repair has given them up (docs/store.md)"
-        if scan.lost:
+        if scan.undecoded_messages:
             yield (
-                f"{scan.lost:,} messages are no rows of {scan.view}: 'penstock tables validate'"
-                " says why"
+                f"{scan.undecoded_messages:,} messages are no rows of {scan.view}:"
+                " 'penstock tables validate' says why"
             )
 
 
@@ -182,7 +182,8 @@ def explain_lines(scans: list[Scan], took_s: float) -> Iterator[str]:
         yield f"nothing was read of the log; {took_s:.2f} s"
     for scan in scans:
         size = scan.log.latest - scan.log.earliest
-        yield f"{scan.view}: {scan.read:,} of {size:,} messages were read, {scan.rows:,} rows"
+        read = f"{scan.messages_read:,} of {size:,} messages were read"
+        yield f"{scan.view}: {read}, {scan.rows:,} rows"
         spans = ", ".join(f"{start} to {end - 1}" for start, end in scan.spans[:SPANS_SHOWN])
         more = len(scan.spans) - SPANS_SHOWN
         yield f"  offsets: {spans or 'none'}{f' and {more:,} other parts' if more > 0 else ''}"

@@ -1,9 +1,9 @@
-"""SQL over the log: DuckDB reads the stream service, and the log applies what it can.
+"""Runs SQL over the log: DuckDB reads the stream service, which applies filters if it can.
 
-    session        a DuckDB with a view for each stream and declared table, and nothing else to read
-    log_dataset    a view: DuckDB's columns and filter in, rows of the log out, and a report of it
+    session        a DuckDB that can read only views: of each stream and each declared table
+    log_dataset    a view: columns and filter of DuckDB in, rows of the log out, with a report
     declared_rows  the rows of a declared table, decoded without Spark
-    predicates     offsets, times and topics that a filter of DuckDB cannot do without
+    predicates     the offsets, times and topics to which a filter of DuckDB restricts rows
 
 Only this package imports duckdb.
 """

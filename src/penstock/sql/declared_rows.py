@@ -1,10 +1,10 @@
-"""The rows of a declared table, decoded from messages without Spark and without landing them.
+"""Decodes messages to the rows of a declared table, without Spark and without landing them.
 
     messages ─▶ levels of the topic, decoded payload ─▶ rows, as `penstock tables run` lands them
-                               ╰─ no row: a dead letter there, counted here
+                               ╰─ not decodable: a dead letter there, only counted here
 
 The columns are those of the declaration, and epoch, offset, received_at, topic, client_id, qos and
-retain of the message, unless the declaration has one of that name. Repeats are not looked for.
+retain of the message, unless the declaration has a column of that name. Repeats are not left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.decoding.api import make_decoder, pin_schema
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.stream.rows import STREAM_SCHEMA
 
-OF_MESSAGE: Final = ("epoch", "offset", "received_at", "topic", "client_id", "qos", "retain")
+MESSAGE_COLUMNS: Final = ("epoch", "offset", "received_at", "topic", "client_id", "qos", "retain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,50 +30,54 @@ class DecodedRows:
 
     Attributes:
         rows: the rows, in the order of the messages.
-        lost: how many messages are no row.
+        undecoded_messages: the number of messages without a row.
     """
 
     rows: pa.Table
-    lost: int
+    undecoded_messages: int
 
 
 class DeclaredRows:
-    """Makes the rows of one declared table.
+    """Decodes messages to the rows of one declared table.
 
     Args:
         table: the declaration.
 
     Attributes:
         schema: the columns of the rows.
-        of_message: the names among them that are columns of the log.
-        topic_filter: the messages.
+        message_columns: the names of the columns that are copied from the message.
+        topic_filter: the topic filter of the messages.
 
     Raises:
-        ConfigError: the declaration names a file that cannot be used, for example.
+        ConfigError: the declaration cannot be used: it names a file that cannot be read, for
+            example.
+        RegistryUnavailable: the schema registry does not answer.
     """
 
     def __init__(self, table: TableDefinition) -> None:
         self._decoder = make_decoder(pin_schema(table.decoder))
         self._pattern = TopicPattern.parse(table.topics)
         self.topic_filter = self._pattern.topic_filter
-        own = [*self._pattern.schema, *self._decoder.schema]
-        taken = {field.name.lower() for field in own}
-        self.of_message = tuple(name for name in OF_MESSAGE if name not in taken)
-        self.schema = pa.schema([*(STREAM_SCHEMA.field(name) for name in self.of_message), *own])
+        own_fields = [*self._pattern.schema, *self._decoder.schema]
+        taken = {field.name.lower() for field in own_fields}
+        self.message_columns = tuple(name for name in MESSAGE_COLUMNS if name not in taken)
+        self.schema = pa.schema(
+            [*(STREAM_SCHEMA.field(name) for name in self.message_columns), *own_fields]
+        )
 
-    def columns_read(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns of messages that these columns of rows need."""
+    def columns_read(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of messages that are needed for these columns of rows."""
         return tuple(
             name
             for name in STREAM_SCHEMA.names
-            if name in ("topic", "payload") or (name in wanted and name in self.of_message)
+            if name in ("topic", "payload") or (name in columns and name in self.message_columns)
         )
 
-    def __call__(self, messages: pa.RecordBatch, wanted: Sequence[str]) -> DecodedRows:
-        """Decode messages to rows with the columns ``wanted``, in the order of `schema`.
+    def __call__(self, messages: pa.RecordBatch, columns: Sequence[str]) -> DecodedRows:
+        """Decode messages to rows with these columns, which are in the order of `schema`.
 
         Raises:
-            DecodingPostponed: not now, for a reason outside of the messages.
+            DecodingPostponed: the schema registry does not answer.
         """
         topics = messages.column(messages.schema.get_field_index("topic"))
         levels, misfits, _ = self._pattern.columns(topics)
@@ -83,16 +87,18 @@ class DeclaredRows:
         payloads = messages.column(messages.schema.get_field_index("payload"))
         decoded = self._decoder.decode(payloads.take(fitting), topics.take(fitting))
         sources = fitting.take(decoded.sources)
-        found = dict(zip(decoded.rows.column_names, decoded.rows.columns, strict=True))
-        for name in wanted:
+        columns_by_name = dict(zip(decoded.rows.column_names, decoded.rows.columns, strict=True))
+        for name in columns:
             if name in self._pattern.schema.names:
-                found[name] = levels.column(name).take(sources)
-            elif name in self.of_message:
+                columns_by_name[name] = levels.column(name).take(sources)
+            elif name in self.message_columns:
                 column = messages.column(messages.schema.get_field_index(name))
-                found[name] = column.take(sources)
-        schema = pa.schema([field for field in self.schema if field.name in wanted])
-        lost = messages.num_rows - len(pc.unique(sources))
+                columns_by_name[name] = column.take(sources)
+        schema = pa.schema([field for field in self.schema if field.name in columns])
+        undecoded_messages = messages.num_rows - len(pc.unique(sources))
         if not schema.names:
-            return DecodedRows(pa.table({"": pa.nulls(len(sources))}).select([]), lost)
-        columns = [found[field.name].cast(field.type) for field in schema]
-        return DecodedRows(pa.Table.from_arrays(columns, schema=schema), lost)
+            return DecodedRows(
+                pa.table({"": pa.nulls(len(sources))}).select([]), undecoded_messages
+            )
+        arrays = [columns_by_name[field.name].cast(field.type) for field in schema]
+        return DecodedRows(pa.Table.from_arrays(arrays, schema=schema), undecoded_messages)

@@ -1,12 +1,12 @@
-"""A view of the log for DuckDB: columns and a filter in, rows out.
+"""Implements a view of the log for DuckDB: columns and a filter in, rows out.
 
     DuckDB ──columns, filter──▶ LogDataset ──spans, topics, times──▶ stream service
        ▲                                                                   │
        ╰── rows, filtered ── rows of a declared table, decoded ◀──batches──╯
 
-DuckDB scans a pyarrow `Dataset`, and asks one that is a subclass for its `scanner`; as in Lance
-(https://github.com/lance-format/lance), that is where another source of rows comes in. A scan is a
-stream of its own, read as DuckDB takes it: memory is bounded by some batches.
+DuckDB scans a pyarrow `Dataset`, and calls `scanner` of a subclass of it; there another source of
+rows can be connected, as in Lance (https://github.com/lance-format/lance). Each scan reads a stream
+of its own as fast as DuckDB processes it: only a few batches are in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 from penstock.errors import PenstockError
 from penstock.sql.declared_rows import DeclaredRows
-from penstock.sql.predicates import NAMES, pushed_by
+from penstock.sql.predicates import FILTER_COLUMNS, derive_pushed_filters
 from penstock.store.ranges import Ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.pushed_filters import PushedFilters, spans_to_read
@@ -30,8 +30,8 @@ from penstock.stream.rows import STREAM_SCHEMA
 
 Connect = Callable[[], StreamClient]
 
-# Arrow filters batches whose buffers are aligned, and warns of others: those of Flight are not. It
-# reads this once, when it filters for the first time.
+# Arrow warns when it filters batches whose buffers are not aligned, as those of Flight are not. It
+# reads this variable once, when it filters for the first time.
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
 
 
@@ -40,14 +40,14 @@ class Scan:
     """A report of one scan.
 
     Attributes:
-        view: its name.
-        log: the stream and its offsets at that time.
+        view: the name of the view.
+        log: the stream and its offsets at the time of the scan.
         pushed: the filters that the log applied.
-        spans: the parts of the log that were read.
+        spans: the ranges of offsets that were read.
         columns: the columns that the service sent.
-        read: messages that the service sent.
-        rows: rows that DuckDB got.
-        lost: messages that are no row of a declared table.
+        messages_read: the number of messages that the service sent.
+        rows: the number of rows that DuckDB got.
+        undecoded_messages: the number of messages without a row in a declared table.
     """
 
     view: str
@@ -55,33 +55,34 @@ class Scan:
     pushed: PushedFilters
     spans: Ranges
     columns: tuple[str, ...]
-    read: int = 0
+    messages_read: int = 0
     rows: int = 0
-    lost: int = 0
+    undecoded_messages: int = 0
 
     @property
     def given_up(self) -> Ranges:
-        """The wanted offsets that a repair has given up."""
+        """The ranges within the scanned offsets whose messages a repair of the store has given
+        up."""
         span = self.pushed.offsets
         return [lost for lost in self.log.given_up if lost[0] < span.high and span.low < lost[1]]
 
 
 @dataclass(slots=True)
 class Scans:
-    """The scans of a statement, their connections, and the first error in one of them."""
+    """The scans of a statement, their connections, and the first error of a scan."""
 
     found: list[Scan] = field(default_factory=list)
     error: PenstockError | None = None
     clients: list[StreamClient] = field(default_factory=list)
 
     def clear(self) -> None:
-        """Forget them, before the next statement."""
+        """Remove scans, connections and error before the next statement."""
         self.found = []
         self.error = None
         self.clients = []
 
     def cancel(self) -> None:
-        """End the reads that are under way."""
+        """Cancel the reads of all scans; any thread may call this."""
         for client in self.clients:
             client.cancel()
 
@@ -91,37 +92,37 @@ class Source:
     """The origin of the rows of a view.
 
     Attributes:
-        view: its name.
+        view: the name of the view.
         stream: the stream of the broker.
-        connect: returns a client of its stream service, for one scan.
-        chosen: filters that count before those of a statement.
-        pushes: filters of DuckDB are handed to the log, too.
+        connect: returns a client of the stream service, for one scan.
+        base_filters: the filters of the view, which the log applies to each scan.
+        pushes_filters: whether the log applies filters of DuckDB, too.
     """
 
     view: str
     stream: str
     connect: Connect
-    chosen: PushedFilters
-    pushes: bool = True
+    base_filters: PushedFilters
+    pushes_filters: bool = True
 
 
 class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of a stream, or of a declared table.
 
     Args:
-        source: their origin.
-        scans: is told what is read.
-        declared: makes rows of messages; None: the messages are the rows.
+        source: the origin of the rows.
+        scans: collects a report of each scan.
+        declared: decodes messages to rows; None if the messages are the rows.
     """
 
     def __init__(self, source: Source, scans: Scans, declared: DeclaredRows | None = None) -> None:
-        self._source = source  # and not the initializer of Dataset, which is for pyarrow's own
+        self._source = source  # without the initializer of Dataset, which pyarrow forbids
         self._scans = scans
         self._declared = declared
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
+        """The columns of the view."""
         return STREAM_SCHEMA if self._declared is None else self._declared.schema
 
     def scanner(
@@ -130,7 +131,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: pc.Expression | None = None,  # noqa: A002  # the name of pyarrow
         **_options: Any,
     ) -> ds.Scanner:
-        """Return a scanner of these columns of the rows that pass the filter."""
+        """Return a scanner of these columns, of the rows for which the filter is true."""
         names = list(self.schema.names if columns is None else columns)
         text = "" if filter is None else str(filter)
         needed = [name for name in self.schema.names if name in names or name in text]
@@ -157,9 +158,9 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
                         since_us=scan.pushed.since_us,
                         until_us=scan.pushed.until_us,
                     ):
-                        scan.read += batch.num_rows
-                        yield from self._made(scan, batch, schema)
-        except PenstockError as error:  # which DuckDB would tell in its own words
+                        scan.messages_read += batch.num_rows
+                        yield from self._decode(scan, batch, schema)
+        except PenstockError as error:  # DuckDB would replace it by an error of its own
             self._scans.error = self._scans.error or error
             raise
 
@@ -168,18 +169,18 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     ) -> Scan:
         source = self._source
         log = client.offsets(source.stream)
-        of_log = NAMES if self._declared is None else self._declared.of_message
-        pushed = source.chosen
-        if source.pushes:
-            names = [name for name in NAMES if name in of_log]
-            pushed = pushed_by(predicate, self.schema, pushed, names)
+        log_columns = FILTER_COLUMNS if self._declared is None else self._declared.message_columns
+        pushed = source.base_filters
+        if source.pushes_filters:
+            names = [name for name in FILTER_COLUMNS if name in log_columns]
+            pushed = derive_pushed_filters(predicate, self.schema, pushed, names)
         columns = tuple(schema.names)
         if self._declared is not None:
             columns = self._declared.columns_read(schema.names)
         spans = spans_to_read(client, log, pushed, log.given_up)
         return Scan(source.view, log, pushed, spans, columns)
 
-    def _made(
+    def _decode(
         self, scan: Scan, batch: pa.RecordBatch, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         if self._declared is None:
@@ -188,5 +189,5 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
             return
         decoded = self._declared(batch, schema.names)
         scan.rows += decoded.rows.num_rows
-        scan.lost += decoded.lost
+        scan.undecoded_messages += decoded.undecoded_messages
         yield from decoded.rows.combine_chunks().to_batches()

@@ -1,18 +1,18 @@
-"""Finds the offsets, times of receipt and topics without which a filter of DuckDB is not true.
+"""Finds the offsets, times of receipt and topics to which a filter of DuckDB restricts rows.
 
-DuckDB hands a scan its filter as an Arrow expression, which Python cannot take apart. But Arrow can
-be asked whether any row of a part of the data could pass: that is how it skips files of a
-partitioned table. So the constants in the expression's text are *candidates* for bounds, and each
-one counts only if Arrow proves it:
+DuckDB passes its filter to a scan as an Arrow expression, which Python cannot inspect. But Arrow
+can tell whether any row of a part of the data could pass: it does so to skip files of a partitioned
+table. So the constants in the expression's text are *candidates* for bounds, and a candidate is
+used only if Arrow proves it:
 
     filter   (offset >= 100) and (topic == "a/b") and (v > 3)
     text     candidates 100, 3 for offsets; "a/b" for topics
     proof    of the rows with offset < 100 none can pass    ─▶ offsets begin at 100
-             with offset < 101 some may                     ─▶ and not at 101
+             of those with offset < 101 some may pass       ─▶ and not at 101
              of topic < "a/b" none, of topic > "a/b" none   ─▶ the topic is a/b
 
-A bound that is not found costs time: the log sends more, and the filter is applied to every row
-anyway. A bound cannot be wrong, whatever the text looks like.
+If a bound is not found, the log only sends more rows: DuckDB applies the filter to each row anyway.
+No bound can be wrong, whatever the text looks like.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters
 from penstock.stream.rows import STREAM_SCHEMA
 
 CANDIDATES_MAX: Final = 2 * TOPICS_MAX
-"""Most constants of a filter that are tried; of a longer one nothing is pushed down."""
+"""Most constants of a filter that are tested; a filter with more is not pushed down."""
 
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?")
@@ -44,48 +44,48 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMAT: Final = ds.ParquetFileFormat()
 _NOWHERE: Final = pyarrow.fs.LocalFileSystem()
 
-NAMES: Final = ("offset", "received_at", "topic")
-"""The columns by which the log chooses messages."""
+FILTER_COLUMNS: Final = ("offset", "received_at", "topic")
+"""The columns that the log can filter."""
 
 
-def pushed_by(
+def derive_pushed_filters(
     predicate: pc.Expression | None,
     schema: pa.Schema,
-    chosen: PushedFilters,
-    names: Sequence[str] = NAMES,
+    filters: PushedFilters,
+    names: Sequence[str] = FILTER_COLUMNS,
 ) -> PushedFilters:
-    """Return the filters that the log may apply for a filter of DuckDB, as far as they are found.
+    """Return the filters that the log may apply because of a filter of DuckDB.
 
     Args:
-        predicate: the filter; None for none.
-        schema: the columns that it may name.
-        chosen: filters that count already.
-        names: the ones of `NAMES` that are columns of the log in `schema`.
+        predicate: the filter of DuckDB; None without one.
+        schema: the columns of the view.
+        filters: the filters that the log applies anyway, which the result narrows.
+        names: the columns of `FILTER_COLUMNS` that are columns of the log in `schema`.
     """
     if predicate is None:
-        return chosen
+        return filters
     text = str(predicate)
     proof = _Proof(predicate, schema)
     if "offset" in names:
-        low, high = _bounds(proof, "offset", map(int, _NUMBER.findall(text)), chosen.offsets)
-        chosen = replace(chosen, offsets=IntRange(low, high))
+        low, high = _bounds(proof, "offset", map(int, _NUMBER.findall(text)), filters.offsets)
+        filters = replace(filters, offsets=IntRange(low, high))
     if "received_at" in names:
-        low, high = _bounds(proof, "received_at", _times_us(text), chosen.times_us)
-        chosen = replace(chosen, times_us=IntRange(low, high))
+        low, high = _bounds(proof, "received_at", _times_us(text), filters.times_us)
+        filters = replace(filters, times_us=IntRange(low, high))
     if "topic" in names:
-        chosen = _with_topics(proof, text, chosen)
-    return chosen
+        filters = _with_topics(proof, text, filters)
+    return filters
 
 
 class _Proof:
-    """Asks Arrow whether rows of which something is known could pass a filter."""
+    """Proves with Arrow that no row for which an expression is true passes a filter."""
 
     def __init__(self, predicate: pc.Expression, schema: pa.Schema) -> None:
         self._predicate = predicate
         self._schema = schema
 
     def none_pass(self, known: pc.Expression) -> bool:
-        """Return whether no row of which ``known`` is true can pass; false if that is not seen."""
+        """Return whether it is proved that no row for which ``known`` is true passes the filter."""
         fragment = _FORMAT.make_fragment("rows", _NOWHERE, known)
         part = ds.FileSystemDataset([fragment], self._schema, _FORMAT, _NOWHERE)
         try:
@@ -97,8 +97,8 @@ class _Proof:
 def _bounds(
     proof: _Proof, name: str, candidates: Iterable[int], known: IntRange
 ) -> tuple[int, int]:
-    """Return the bounds of a column that are proved, within the known bounds."""
-    numbers = {number + more for number in candidates for more in (0, 1)}
+    """Return the proved bounds of a column, within the known bounds: low, and high (excluded)."""
+    numbers = {number + step for number in candidates for step in (0, 1)}
     within = sorted(number for number in numbers if known.low <= number <= known.high)
     if len(within) > CANDIDATES_MAX:
         return known.low, known.high
@@ -119,21 +119,21 @@ def _bounds(
     return low, high
 
 
-def _with_topics(proof: _Proof, text: str, chosen: PushedFilters) -> PushedFilters:
+def _with_topics(proof: _Proof, text: str, filters: PushedFilters) -> PushedFilters:
     topics = sorted(set(_texts(text)), key=str.encode)
     if not topics or len(topics) > CANDIDATES_MAX:
-        return chosen
+        return filters
     topic = pc.field("topic")
     possible = [one for one in topics if not proof.none_pass(topic == one)]
-    if _only(proof, topic, possible):
+    if _excludes_others(proof, topic, possible):
         if not possible:
-            return replace(chosen, is_empty=True)
-        return chosen.with_topics(possible) or chosen
-    return chosen
+            return replace(filters, is_empty=True)
+        return filters.with_topics(possible) or filters
+    return filters
 
 
-def _only(proof: _Proof, topic: pc.Expression, possible: Sequence[str]) -> bool:
-    """Return whether no topic but these can pass: there is none before, between or after them."""
+def _excludes_others(proof: _Proof, topic: pc.Expression, possible: Sequence[str]) -> bool:
+    """Return whether it is proved that only these topics pass: none before, between or after."""
     if not possible:
         return proof.none_pass(topic >= "")
     return (
@@ -146,6 +146,7 @@ def _only(proof: _Proof, topic: pc.Expression, possible: Sequence[str]) -> bool:
 
 
 def _times_us(text: str) -> Iterable[int]:
+    """Yield the times in the text of an expression, in µs since the Unix epoch."""
     for found in _TIME.findall(text):
         try:
             moment = datetime.fromisoformat(found[:26]).replace(tzinfo=UTC)
@@ -155,17 +156,16 @@ def _times_us(text: str) -> Iterable[int]:
 
 
 def _texts(text: str) -> Iterable[str]:
-    """Yield the text constants in the text of an expression; Arrow escapes other characters than
-    ASCII."""
+    """Yield the text constants in the text of an expression, in which Arrow escapes bytes."""
     for found in _TEXT.findall(text):
-        raw = _ESCAPED.sub(_unescaped, found)
+        raw = _ESCAPED.sub(_unescape, found)
         try:
             yield raw.encode("latin-1").decode()
         except UnicodeError:
             yield raw
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     if code[0] == "x" and len(code) == 3:
         return chr(int(code[1:], 16))

@@ -1,10 +1,10 @@
-"""A DuckDB with a view for each stream of a broker and each declared table, and nothing else.
+"""Opens a DuckDB that can read only views of each stream of a broker and each declared table.
 
-Statements may compute whatever DuckDB can, in memory, but neither open files nor the network: where
-a statement comes from another program, it reads the log and no more. DuckDB itself writes to a
-directory of its own where its memory is not enough, which is removed at the end.
+Statements may compute whatever DuckDB can, but open neither files nor connections: so a statement
+of another program can read the log and nothing else. DuckDB writes intermediate results to a
+directory of its own if its memory is not enough; the directory is removed at the end.
 
-    statement ─▶ Result: names, and rows as text or in Arrow, as they come
+    statement ─▶ names and types of columns, and rows as text or in Arrow, streamed
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from penstock.sql.log_dataset import Connect, LogDataset, Scans, Source
 from penstock.stream.pushed_filters import PushedFilters
 
 MEMORY_BYTES_MAX: Final = 1024 * 2**20
-"""Memory of DuckDB, unless told otherwise; beyond that it writes to its directory."""
+"""The default limit of DuckDB's memory, in bytes; beyond it DuckDB writes to its directory."""
 
 SPILLED_BYTES_MAX: Final = 16 * 2**30
-"""Most bytes of that directory; a statement that needs more fails."""
+"""The default limit of that directory, in bytes; a statement that needs more fails."""
 
 FETCHED_ROWS: Final = 1000
-"""Rows as text that are fetched at a time."""
+"""The number of rows as text that are fetched at once."""
 
 ARROW_ROWS: Final = 32_768
 """Most rows of one batch of Arrow."""
 
-_CLOSED: Final = {
+_SANDBOX_SETTINGS: Final = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
 }
-_OFFSET_HINT: Final = '; offset is a word of SQL: write "offset" for the column'
+_OFFSET_HINT: Final = '; offset is a keyword of SQL: write "offset" for the column'
 
 
 class SqlError(PenstockError):
-    """Raised for a statement that cannot be run; the text is DuckDB's."""
+    """Raised for a statement that cannot be run; the message is DuckDB's."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view, and what it shows.
+    """A view that statements can read.
 
     Attributes:
-        name: its name.
-        about: a sentence.
-        schema: the columns.
+        name: the name of the view.
+        about: the origin of its rows, in words.
+        schema: the columns of the view.
     """
 
     name: str
@@ -68,12 +68,12 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of DuckDB's memory and disk.
+class SqlLimits:
+    """Limits of DuckDB's memory and disk.
 
     Attributes:
-        memory_bytes: memory; beyond that it writes to its directory.
-        spilled_bytes: most bytes there.
+        memory_bytes: most bytes in memory; beyond them DuckDB writes to its directory.
+        spilled_bytes: most bytes in that directory.
     """
 
     memory_bytes: int = MEMORY_BYTES_MAX
@@ -81,22 +81,24 @@ class Limits:
 
 
 class SqlSession:
-    """DuckDB over the log. It is made for one thread; `interrupt` is for any.
+    """DuckDB over the log, for one thread; any thread may call `interrupt`.
 
     Args:
-        connect: returns a client of the stream service, for each scan one.
+        connect: returns a new client of the stream service, one for each scan.
         tables: the declared tables.
-        topics: topic filters; rows of all others are not there.
-        limits: bounds of memory and disk.
-        pushes: hand filters to the log; without it all of it is read, with the same result.
+        topics: topic filters: the views of streams have only messages that match one; empty for
+            all.
+        limits: limits of memory and disk.
+        pushes: whether the log applies filters; without, each scan reads the whole stream.
 
     Attributes:
-        scans: reports of the last statement's reads.
+        database: the connection to DuckDB.
+        scans: reports of the scans of the last statement.
         views: the views, by name.
 
     Raises:
         ConfigError: a declaration cannot be used.
-        PenstockError: the stream service cannot be asked.
+        PenstockError: the stream service does not answer.
     """
 
     def __init__(
@@ -104,21 +106,25 @@ class SqlSession:
         connect: Connect,
         tables: Sequence[TableDefinition] = (),
         topics: Sequence[str] = (),
-        limits: Limits = Limits(),
+        limits: SqlLimits = SqlLimits(),
         *,
         pushes: bool = True,
     ) -> None:
         self.scans = Scans()
         self.views: dict[str, View] = {}
-        self._spilled = tempfile.TemporaryDirectory(prefix="penstock-sql-")
+        self._spill_directory = tempfile.TemporaryDirectory(prefix="penstock-sql-")
         try:
-            self.database = duckdb.connect(":memory:", config=_config(limits, self._spilled.name))
+            self.database = duckdb.connect(
+                ":memory:", config=_config(limits, self._spill_directory.name)
+            )
         except duckdb.Error as error:
-            self._spilled.cleanup()
-            raise SqlError(_sentence(error)) from error
+            self._spill_directory.cleanup()
+            raise SqlError(_error_message(error)) from error
         try:
             self._add_views(connect, tables, PushedFilters(topics=tuple(topics)), pushes=pushes)
-            self.database.execute("SET enable_progress_bar = false")  # it would be among the rows
+            self.database.execute(
+                "SET enable_progress_bar = false"
+            )  # DuckDB would print it between rows
             self.database.execute("SET lock_configuration = true")
         except BaseException:
             self.close()
@@ -136,58 +142,58 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """Close DuckDB, and remove its directory."""
+        """Close DuckDB and remove its directory."""
         self.database.close()
-        self._spilled.cleanup()
+        self._spill_directory.cleanup()
 
     def interrupt(self) -> None:
-        """End the statement that another thread runs; it raises PenstockError."""
+        """Interrupt the statement that another thread runs: there PenstockError is raised."""
         self.database.interrupt()
         self.scans.cancel()
 
     def statements(self, text: str) -> list[Statement]:
-        """Return the statements of a text, not run yet.
+        """Parse a text; return its statements, which have not run yet.
 
         Raises:
-            SqlError: it is not SQL.
+            SqlError: the text is not SQL.
         """
         try:
             found = self.database.extract_statements(text)
         except duckdb.Error as error:
-            raise SqlError(_sentence(error)) from error
+            raise SqlError(_error_message(error)) from error
         return [
             Statement(self, one.query.strip().rstrip(";"), one.type == duckdb.StatementType.SELECT)
             for one in found
         ]
 
-    def begin(self) -> None:
-        """End the statement before, and forget its scans."""
-        self.database.abort()  # the rest of its rows
+    def start_statement(self) -> None:
+        """Prepare for a new statement: cancel the previous one, and remove its scans."""
+        self.database.abort()  # its unread rows
         self.scans.clear()
 
     @property
     def has_spilled(self) -> bool:
-        """True if DuckDB's memory is not enough for the statement at this moment."""
-        return any(Path(self._spilled.name).iterdir())
+        """True if DuckDB has files in its directory now, because its memory is not enough."""
+        return any(Path(self._spill_directory.name).iterdir())
 
     def _add_views(
         self,
         connect: Connect,
         tables: Sequence[TableDefinition],
-        chosen: PushedFilters,
+        base_filters: PushedFilters,
         *,
         pushes: bool,
     ) -> None:
         with connect() as client:
             streams = client.streams()
         for name, filters in streams.items():
-            dataset = LogDataset(Source(name, name, connect, chosen, pushes), self.scans)
+            dataset = LogDataset(Source(name, name, connect, base_filters, pushes), self.scans)
             self._register(View(name, f"the log: {', '.join(filters)}", dataset.schema), dataset)
         for table in tables:
             name = table.name if table.name not in self.views else f"{table.name}_rows"
             declared = DeclaredRows(table)
-            of_table = replace(chosen, topics=(declared.topic_filter,))
-            source = Source(name, table.stream, connect, of_table, pushes)
+            table_filters = replace(base_filters, topics=(declared.topic_filter,))
+            source = Source(name, table.stream, connect, table_filters, pushes)
             dataset = LogDataset(source, self.scans, declared)
             about = f"the declared table {table.name}: {table.topics}"
             self._register(View(name, about, dataset.schema), dataset)
@@ -201,8 +207,8 @@ class Statement:
     """One statement of a session.
 
     Attributes:
-        text: as it was given, without its end.
-        is_query: whether it has rows that can be written to a file.
+        text: the text of the statement, without the semicolon.
+        is_query: whether the statement is a query, whose rows can be written to a file.
     """
 
     def __init__(self, session: SqlSession, text: str, is_query: bool) -> None:
@@ -211,10 +217,10 @@ class Statement:
         self.is_query = is_query
 
     def rows(self) -> TextRows:
-        """Run the statement; return its rows as text, as DuckDB writes each value.
+        """Run the statement; return its rows with each value as text, as DuckDB formats it.
 
         Raises:
-            SqlError: it cannot be run.
+            SqlError: the statement cannot be run.
             PenstockError: the log cannot be read.
         """
         if not self.is_query:
@@ -228,14 +234,14 @@ class Statement:
         return TextRows(self._session, text, names, types)
 
     def arrow(self) -> pa.RecordBatchReader:
-        """Run the statement; return its rows in Arrow, as they come.
+        """Run the statement; return a reader of its rows in Arrow, for `batches`.
 
         Raises:
-            SqlError: it cannot be run, or has no rows.
+            SqlError: the statement cannot be run, or is no query.
         """
         if not self.is_query:
             raise SqlError("only a query has rows for a file: a SELECT, for example")
-        self._session.begin()
+        self._session.start_statement()
         with _translating_errors(self._session):
             return self._session.database.sql(self.text).to_arrow_reader(ARROW_ROWS)
 
@@ -244,8 +250,8 @@ class TextRows:
     """The rows of a statement, each a tuple of text or None.
 
     Attributes:
-        names: the columns.
-        types: their types, as DuckDB names them; empty for what is no query.
+        names: the names of the columns.
+        types: the types of the columns, as DuckDB names them; empty if the statement is no query.
     """
 
     def __init__(
@@ -256,7 +262,7 @@ class TextRows:
         types: Sequence[str] = (),
     ) -> None:
         self._session = session
-        session.begin()
+        session.start_statement()
         with _translating_errors(session):
             self._cursor = session.database.execute(text)
             described = [column[0] for column in self._cursor.description or ()]
@@ -275,17 +281,18 @@ class TextRows:
 
 @contextmanager
 def _translating_errors(session: SqlSession) -> Iterator[None]:
-    """Raise an error of DuckDB or Arrow as ``SqlError``, or as the error of the log behind it."""
+    """Raise errors of DuckDB and Arrow as ``SqlError``, or as the error of a scan that caused
+    them."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
         if session.scans.error is not None:
             raise session.scans.error from error
-        raise SqlError(_sentence(error)) from error
+        raise SqlError(_error_message(error)) from error
 
 
 def batches(session: SqlSession, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of `Statement.arrow`.
+    """Yield the batches of a reader from `Statement.arrow`.
 
     Raises:
         SqlError: DuckDB failed, for example because its directory is full.
@@ -299,17 +306,17 @@ def batches(session: SqlSession, reader: pa.RecordBatchReader) -> Iterator[pa.Re
         yield batch
 
 
-def _config(limits: Limits, directory: str) -> dict[str, str | bool | int | float | list[str]]:
+def _config(limits: SqlLimits, directory: str) -> dict[str, str | bool | int | float | list[str]]:
     return {
-        **_CLOSED,
+        **_SANDBOX_SETTINGS,
         "memory_limit": f"{limits.memory_bytes}B",
         "temp_directory": directory,
         "max_temp_directory_size": f"{limits.spilled_bytes}B",
     }
 
 
-def _sentence(error: Exception) -> str:
-    """Return DuckDB's words, with a hint where the column offset was meant."""
+def _error_message(error: Exception) -> str:
+    """Return the message of DuckDB's error, with a hint if the column offset may be the cause."""
     text = str(error).strip()
     if isinstance(error, duckdb.ParserException) and "offset" in text.lower():
         return text.partition("\n")[0] + _OFFSET_HINT

@@ -15,7 +15,7 @@ from penstock.config.stream import StreamDefinition
 from penstock.config.table import TableDefinition
 from penstock.errors import PenstockError
 from penstock.sql.log_dataset import Scan
-from penstock.sql.session import Limits, SqlError, SqlSession, batches
+from penstock.sql.session import SqlError, SqlLimits, SqlSession, batches
 from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient
 from penstock.stream.service import StreamServer
@@ -106,7 +106,11 @@ def test_a_declared_table_has_the_rows_that_would_land(session: SqlSession) -> N
     )
     assert found == [("6", "1", "6.5", "device-0"), ("8", "1", "8.5", "device-0")]
     assert rows(session, "SELECT count(*), avg(v) FROM plain") == [("89", "45.42134831460674")]
-    assert (scan(session).read, scan(session).rows, scan(session).lost) == (90, 89, 1)
+    assert (scan(session).messages_read, scan(session).rows, scan(session).undecoded_messages) == (
+        90,
+        89,
+        1,
+    )
 
 
 def test_a_column_of_a_declaration_goes_before_that_of_the_message(session: SqlSession) -> None:
@@ -137,7 +141,7 @@ def test_the_log_applies_offsets_times_and_topics(
     session: SqlSession, where: str, count: int, read: int
 ) -> None:
     assert rows(session, f"SELECT count(*) FROM messages WHERE {where}") == [(str(count),)]
-    assert sum(one.read for one in session.scans.found) == read
+    assert sum(one.messages_read for one in session.scans.found) == read
 
 
 TOPICS = ["plant/1/temperature", "plant/2/temperature", "plant/1/pressure", "no", "q\"\\'é\n"]
@@ -256,7 +260,7 @@ def test_what_is_lost_is_told_and_an_error_of_the_log_is_in_its_own_words(tmp_pa
 
 def test_a_statement_that_needs_more_than_its_memory_uses_the_disk(server: StreamServer) -> None:
     connect = lambda: StreamClient(f"127.0.0.1:{server.port}", 5.0)  # noqa: E731
-    with SqlSession(connect, limits=Limits(64 * 2**20, 2**30)) as session:
+    with SqlSession(connect, limits=SqlLimits(64 * 2**20, 2**30)) as session:
         text = "SELECT n, md5(n::VARCHAR) FROM range(1500000) t(n) ORDER BY 2"
         (statement,) = session.statements(text)
         found = iter(statement.rows())
