@@ -1,8 +1,8 @@
 """Penstock: MQTT with a durable log, and a pipeline from it to tables on Apache Spark.
 
-Acknowledged means on disk; on disk means in the table, exactly once. The packages below this
-one are layers, and imports point down only: docs/architecture.md has the picture. The names here
-are the client library's (docs/client.md), loaded when they are used.
+An acknowledged message is on disk, and lands in its table exactly once. The subpackages are layers,
+and imports point down only (docs/architecture.md). The names exported here are those of the client
+library (docs/client.md); each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.version import __version__
 
-COMPILING: Final = False  # mypyc is told that it is true: it need not look at the whole package
+COMPILING: Final = False  # the build with mypyc sets it to true: mypyc then skips these imports
 
 if TYPE_CHECKING and not COMPILING:
     from penstock.client import (
@@ -66,7 +66,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of the client library; it is loaded when it is used."""
+    """Return the object that the client library exports as `name`; import its module."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,28 +1,27 @@
 """Every exception Penstock raises on purpose.
 
-Local and remote mistakes are different classes, because they end differently: a
-`RemoteProtocolError` closes the peer's connection with its reason code, a `LocalProtocolError` is a
-mistake of our own caller and travels up to it, a `ConfigError` is printed by the command line and
-ends the program, a `StoreError` makes the broker stop acknowledging, and a `ClientError` is for the
-program that uses the client library.
+Each class has its own handling: a `RemoteProtocolError` closes the peer's connection with its
+reason code, a `LocalProtocolError` is raised to the caller that made the mistake, a `ConfigError`
+is printed by the command line and ends the program, a `StoreError` makes the broker stop
+acknowledging, and a `ClientError` is for the program that uses the client library.
 
     PenstockError
      ├─ ConfigError                       a mistake in the settings
      ├─ ProtocolError                     has a reason code
      │   ├─ RemoteProtocolError           the peer broke the protocol
      │   │   └─ UnsupportedProtocolVersion
-     │   └─ LocalProtocolError            our caller asked for something the protocol forbids
+     │   └─ LocalProtocolError            the caller asked for something the protocol forbids
      ├─ StoreError                        the durable store
      │   ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreBroken
      │   ├─ StoreFailed
-     │   │   └─ CommitUnknown             it may be there, or not
+     │   │   └─ CommitUnknown             the write may be on disk or not
      │   ├─ EpochMismatch  └─ OffsetOutOfRange
-     └─ ClientError                      a client could not do what it was asked to
+     └─ ClientError                      a client could not carry out an operation
          ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull  ├─ OutOfSequence
          ├─ PublishFailed  ├─ SubscribeFailed  └─ RequestFailed
 """
 
-from penstock.masking import masked
+from penstock.masking import mask_secrets
 
 
 class PenstockError(Exception):
@@ -30,14 +29,14 @@ class PenstockError(Exception):
 
 
 class ConfigError(PenstockError):
-    """A mistake in the settings, told in one sentence; it quotes no passwords."""
+    """The settings are wrong; the message is one sentence, with every password masked."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(masked(sentence))
+        super().__init__(mask_secrets(sentence))
 
 
 class ProtocolError(PenstockError):
-    """Something MQTT does not allow.
+    """Something happened that MQTT does not allow.
 
     reason is an MQTT 5 reason code (0x80 to 0xFF), whatever the version of the connection.
     """
@@ -52,14 +51,14 @@ class ProtocolError(PenstockError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the protocol; its connection is to be closed with `reason`."""
+    """The peer broke the protocol; the receiver closes its connection with `reason`."""
 
 
 class UnsupportedProtocolVersion(RemoteProtocolError):
-    """A CONNECT names a protocol level this broker does not speak.
+    """A CONNECT names a protocol level that this broker does not support.
 
-    level is the one that the client asked for, so that the answer can take the form it understands:
-    below 5 a CONNACK with return code 1, from 5 on one with reason code 0x84.
+    level is the protocol level in the CONNECT. It selects the form of the answer: below 5 a CONNACK
+    with return code 1, from 5 on a CONNACK with reason code 0x84.
     """
 
     def __init__(self, reason: int, message: str, level: int) -> None:
@@ -69,7 +68,7 @@ class UnsupportedProtocolVersion(RemoteProtocolError):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own caller asked for something the protocol forbids."""
+    """The caller asked for something that the protocol forbids."""
 
 
 class StoreError(PenstockError):
@@ -85,25 +84,26 @@ class StoreFormatError(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The store holds less than was acknowledged: going on would hide it."""
+    """The store lost acknowledged data; it is not opened, so that the loss is noticed."""
 
 
 class StoreBroken(StoreError):
-    """Files of the store are damaged, so that it cannot be opened, or not all of it be read."""
+    """Files of the store are damaged: it cannot be opened, or some of it cannot be read."""
 
 
 class StoreFailed(StoreError):
-    """Reading or writing failed (disk full, I/O error): what was to be written is not there."""
+    """Reading or writing failed (disk full, I/O error); a failed write stored nothing."""
 
 
 class CommitUnknown(StoreFailed):
-    """A write failed half way: after a crash it may be there or not. Nothing of it may be
-    acknowledged, and no other write made, before the same was written once more.
+    """A write failed half way, and may be in the store after a crash, or not.
+
+    The caller repeats the same write before it acknowledges any of it and before any other write.
     """
 
 
 class EpochMismatch(StoreError):
-    """An offset of another incarnation of the log was presented."""
+    """An offset belongs to another epoch of the log."""
 
 
 class OffsetOutOfRange(StoreError):
@@ -134,18 +134,18 @@ class NotConnected(ClientError):
 
 
 class QueueFull(ClientError):
-    """There is no room for one more message to publish."""
+    """The queue of messages to publish is full."""
 
 
 class OutOfSequence(ClientError):
-    """The number of a message is not greater than that of the message before."""
+    """The sequence number of a message is not greater than that of the message before."""
 
 
 class PublishFailed(ClientError):
-    """A message will not be delivered: the server refused it, or it was given up here.
+    """A message was not delivered: the server refused it, or the client stopped trying.
 
-    is_kept says that it is in the outbox, and will be delivered by the next program: to publish it
-    again would make two of it.
+    is_kept is true for a message in the outbox: the next program with this outbox delivers it, and
+    publishing it again would duplicate it.
     """
 
     def __init__(self, message: str, reason: int = 0, is_kept: bool = False) -> None:
@@ -155,8 +155,8 @@ class PublishFailed(ClientError):
 
 
 class SubscribeFailed(ClientError):
-    """The server refused a subscription, or the end of one."""
+    """The server refused to subscribe or to unsubscribe."""
 
 
 class RequestFailed(ClientError):
-    """A request was not answered in time, or cannot be made."""
+    """A request was not answered in time, or could not be sent."""

@@ -1,4 +1,4 @@
-"""Passwords in text that quotes a setting: in errors, log lines and `penstock config`.
+"""Replaces passwords in text that quotes a setting: errors, log lines and `penstock config`.
 
 ::
 
@@ -6,10 +6,11 @@
       wss://host/mqtt?X-Amz-Signature=1f3c ─▶  wss://host/mqtt?X-Amz-Signature=********
       jdbc:postgresql://host;password=p    ─▶  jdbc:postgresql://host;password=********
 
-It looks at the form of the text, because a setting that is wrong is quoted as it was written.
+Secrets are found by patterns in the text, not by parsing it: an error quotes a setting that could
+not be parsed.
 
-The text may be hostile, and long. So each search begins only where a word does, and reads it once:
-the time grows with the text, and not with its square.
+The text may be hostile and long. So each pattern matches only from the start of a word, and the
+time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -34,13 +35,18 @@ _QUOTED: Final = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a setting of this name is a password, a token or a key; a file with one is
-    not."""
+    """Return whether a setting of this name holds a password, a token or a key.
+
+    The path of a file with a password is no secret: the name `password_file` is not.
+    """
     return _NAME.fullmatch(name) is not None
 
 
-def masked(text: str) -> str:
-    """Return `text` without passwords in URLs and behind names (``password=``, ``'token':``)."""
+def mask_secrets(text: str) -> str:
+    """Return `text` with `MASK` in place of secrets.
+
+    Secrets are passwords in URLs, and values after secret names (``password=``, ``'token':``).
+    """
     if "@" in text:
         text = _UP_TO_AT.sub(_without_password, text)
     if "=" in text:

@@ -1,4 +1,4 @@
-"""The version of this package, and how it runs here."""
+"""The version of this package, and whether its protocol and engine are compiled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Final
 __version__: Final = "0.1.0"
 
 COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session.session")
+"""One module of each package that a wheel may hold as machine code."""
 
 
 def build_kind() -> str:
     """Return "compiled" if protocol and engine run as machine code, else "interpreted".
 
-    A compiled module was loaded from a shared library, an interpreted one from its source.
+    An interpreted module has a source file (.py), a compiled one a shared library.
     """
     sources = [importlib.import_module(name).__file__ or "" for name in COMPILED_MODULES]
     return "interpreted" if any(source.endswith(".py") for source in sources) else "compiled"

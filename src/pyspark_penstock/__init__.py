@@ -1,7 +1,7 @@
-"""Lets Spark find the `penstock` format by itself, without registration.
+"""Makes the format `penstock` known to Spark without registration.
 
-Spark looks through top-level packages named `pyspark_…` for a `DefaultSource`. Importing this is
-all it does; the source lives in `penstock.spark.source`.
+Spark imports every top-level package named `pyspark_…` and registers its `DefaultSource`. The data
+source itself is defined in `penstock.spark.source`.
 """
 
 from penstock.spark.source import PenstockDataSource as DefaultSource

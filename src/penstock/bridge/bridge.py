@@ -46,7 +46,7 @@ from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.errors import LocalProtocolError
-from penstock.masking import masked
+from penstock.masking import mask_secrets
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Suback
@@ -306,7 +306,7 @@ class Bridge(ClientCallbacks):
         session = self._session
         values: list[tuple[str, object]] = [
             ("state", self._dialler.state),
-            ("address", masked(str(self._dialler.url))),
+            ("address", mask_secrets(str(self._dialler.url))),
             ("attempt", self._dialler.attempt),
             ("queue/messages", session.queue_length),
             ("queue/bytes", session.backlog.queue_bytes),

@@ -16,7 +16,7 @@ from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
 from penstock.config.toml_values import toml_value
 from penstock.engine.change_effects import BY_PART, ChangeEffect
-from penstock.masking import MASK, is_secret, masked
+from penstock.masking import MASK, is_secret, mask_secrets
 
 _COMMENT_WIDTH: Final = 96
 
@@ -202,7 +202,7 @@ def _toml_value(value: object) -> str:
     if isinstance(value, (Path, Address, SocketFile)):
         value = str(value)
     if isinstance(value, str):
-        value = masked(value)
+        value = mask_secrets(value)
     return toml_value(value)
 
 

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from penstock.config.address import ADDRESS_FORM, Address
 from penstock.config.origins import Origins
 from penstock.config.settings import Settings
-from penstock.masking import MASK, is_secret, masked
+from penstock.masking import MASK, is_secret, mask_secrets
 
 _SHOWN_CHARACTERS_MAX: Final = 60
 
@@ -227,7 +227,7 @@ def _is_prefix(path: tuple[int | str, ...], paths: list[tuple[int | str, ...]]) 
 
 
 def _shortened(value: object) -> str:
-    text = masked(repr(value))
+    text = mask_secrets(repr(value))
     if len(text) > _SHOWN_CHARACTERS_MAX:
         text = text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
     return text

@@ -28,7 +28,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from penstock.masking import masked
+from penstock.masking import mask_secrets
 from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
 from penstock.telemetry.journal import WithPriority, is_journal
 from penstock.telemetry.log_file import LogFileHandler
@@ -93,7 +93,7 @@ def _quoted(argument: object) -> object:
         return type(argument).__name__
     is_name = type(argument) is str
     characters_max = NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX
-    shown = printable(_cut(masked(text[:_READ_CHARACTERS_MAX]), characters_max))
+    shown = printable(_cut(mask_secrets(text[:_READ_CHARACTERS_MAX]), characters_max))
     return argument if shown == text else shown
 
 
@@ -132,7 +132,7 @@ class OneLine(logging.Formatter):
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
-            traceback_lines = masked(self.formatException(record.exc_info)).split("\n")
+            traceback_lines = mask_secrets(self.formatException(record.exc_info)).split("\n")
             line = "\n".join([line, *(printable(each) for each in traceback_lines)])
         return line
 
@@ -149,7 +149,7 @@ class OneObject(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = masked(self.formatException(record.exc_info))
+            found["exception"] = mask_secrets(self.formatException(record.exc_info))
         return json.dumps(found)
 
 
