@@ -1,1 +1,1 @@
-"""Measurements: ``make bench``. Every claim about speed in the documents is printed here."""
+"""Benchmarks (``make bench``). Every figure about speed in docs/ is printed by one of them."""

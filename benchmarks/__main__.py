@@ -1,7 +1,7 @@
-"""``make bench``: QoS 1 publishing, persistence file beside memory (and Mosquitto beside both).
+"""``make bench``: the rate of QoS 1 publishing, with persistence file, with memory, and Mosquitto.
 
-The brokers take turns, because the machine's speed drifts: quote the medians' ratio, not
-one run's figure.
+Runs of the brokers alternate, because the machine's speed drifts: quote the ratio of the medians,
+not the figure of one run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker import Broker, mosquitto, mosquitto_program, penstock
-from benchmarks.publish import Measured, publish
+from benchmarks.publish import Measurement, publish
 from penstock.version import build_kind
 
 Start = Callable[[], contextlib.AbstractContextManager[Broker]]
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each broker")
     parser.add_argument("--publishers", type=int, nargs="+", default=[1, 10])
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     brokers: dict[str, Start] = {
         "penstock, memory": lambda: penstock("memory"),
         "penstock, file (fsync before PUBACK)": lambda: penstock("file"),
@@ -38,16 +38,16 @@ def main() -> None:
     else:
         console.print("Mosquitto is not installed (Debian: mosquitto); measured without it.")
     console.print(f"QoS 1, 64 bytes, window 100, no subscriber; penstock runs {build_kind()}")
-    for publishers in chosen.publishers:
-        runs: dict[str, list[Measured]] = {name: [] for name in brokers}
-        for _ in range(chosen.repeats):
+    for publishers in arguments.publishers:
+        runs: dict[str, list[Measurement]] = {name: [] for name in brokers}
+        for _ in range(arguments.repeats):
             for name, start in brokers.items():
                 with start() as broker:
-                    runs[name].append(publish(broker, publishers, chosen.seconds))
+                    runs[name].append(publish(broker, publishers, arguments.seconds))
         console.print(_table(publishers, runs))
 
 
-def _table(publishers: int, runs: dict[str, list[Measured]]) -> Table:
+def _table(publishers: int, runs: dict[str, list[Measurement]]) -> Table:
     table = Table(title=f"{publishers} publisher(s), medians of {len(next(iter(runs.values())))}")
     for heading in ("broker", "messages/s", "of the first", "CPU µs/message", "memory MiB"):
         table.add_column(heading, justify="left" if heading == "broker" else "right")

@@ -1,10 +1,10 @@
-"""What the admin process takes to tell a right token from a wrong one: the same.
+"""Measures whether the admin process checks a wrong token in the same time as a right one.
 
     python -m benchmarks.admin_tokens [--requests 2000]
 
-It asks a running pair of broker and admin process in turn with a right token, with one whose last
-character differs, and with one that differs from the first on, and prints the medians. The answer
-to a right token is a refusal as well (a viewer's, to an act), so that the broker is not asked.
+It sends requests to an admin process with a right token, with a token whose last character is
+wrong, and with one whose characters are all wrong, in turn, and prints the medians. The right token
+is a viewer's and the request an administrator's: it is refused too, without a call to the broker.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ TOKENS_MAX = 500
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=2000, help="of each kind")
+    parser.add_argument(
+        "--requests", type=int, default=2000, help="requests with each kind of token"
+    )
     count = parser.parse_args().requests
-    rights = [f"right-{number:04}-0123456789abcdef" for number in range(TOKENS_MAX)]
+    valid_tokens = [f"right-{number:04}-0123456789abcdef" for number in range(TOKENS_MAX)]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         file = directory / "tokens"
-        file.write_text("\n".join(rights))
+        file.write_text("\n".join(valid_tokens))
         file.chmod(0o600)
         settings = {"admin.bind": "127.0.0.1:0", "admin.token_file": file}
         with running_broker(directory, settings) as broker:
@@ -41,13 +43,13 @@ def main() -> None:
             connection = http.client.HTTPConnection(str(url.hostname), url.port)
             took_us: dict[str, list[float]] = {"right": [], "last differs": [], "all differ": []}
             for number in range(count):
-                right = rights[number % TOKENS_MAX]
-                shown = {
-                    "right": right,
-                    "last differs": right[:-1] + "X",
-                    "all differ": right[::-1],
+                valid_token = valid_tokens[number % TOKENS_MAX]
+                tokens = {
+                    "right": valid_token,
+                    "last differs": valid_token[:-1] + "X",
+                    "all differ": valid_token[::-1],
                 }
-                for kind, token in shown.items():
+                for kind, token in tokens.items():
                     began_s = time.perf_counter()
                     headers = {"Authorization": f"Bearer {token}"}
                     connection.request("POST", f"{PREFIX}/reload", b"{}", headers)

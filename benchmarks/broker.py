@@ -1,4 +1,4 @@
-"""A broker process to be measured, and what the kernel says it used."""
+"""Starts the broker that is measured, and reads its CPU time and memory from the kernel."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Broker:
     admin: str = ""  # URL of its admin process
 
     def cpu_s(self) -> float:
-        """User and system time of the process so far, seconds."""
+        """Return user and system time of the process since its start, seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> float:
-        """Resident memory, MiB."""
+        """Return the resident memory of the process, MiB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextlib.contextmanager
 def penstock(persistence: str) -> Iterator[Broker]:
-    """Penstock with "file" or "memory" persistence, in a fresh directory."""
+    """Run Penstock with persistence "file" or "memory", in a new directory."""
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
         penstock_in(Path(directory), persistence) as broker,
@@ -55,9 +55,13 @@ def penstock_in(
     settings: Mapping[str, object] | None = None,
     until_primary: bool = True,
 ) -> Iterator[Broker]:
-    """Penstock on the data in ``directory``, with these settings ("group.name").
+    """Run Penstock on the data in ``directory``, with ``settings`` by "group.name".
 
-    A member of a cluster is a standby first: with ``until_primary`` it is waited for.
+    A broker of a cluster starts as a standby: with ``until_primary`` this waits until it is the
+    primary.
+
+    Raises:
+        RuntimeError: the broker did not start.
     """
     command = [
         *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
@@ -65,11 +69,11 @@ def penstock_in(
         *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
     ]
     environment = dict(os.environ)
-    one_user: dict[str, object] = {  # who is all of its load
+    single_user_limits: dict[str, object] = {  # one user publishes everything
         "memory.share_max": 1,
         "memory.sessions_bytes_max": 4 * 2**30,
     }
-    for name, value in (one_user | dict(settings or {})).items():
+    for name, value in (single_user_limits | dict(settings or {})).items():
         environment[f"PENSTOCK_{name.replace('.', '__')}".upper()] = str(value)
     with _running(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
@@ -80,15 +84,15 @@ def penstock_in(
             raise RuntimeError(f"the broker did not start: {line!r}")
         address = next(word for word in line.split() if word.startswith("mqtt://"))
         words = line.split()
-        told = dict(itertools.pairwise(words))
-        stream = told.get("stream", "").removeprefix("grpc://")
+        words_by_name = dict(itertools.pairwise(words))
+        stream = words_by_name.get("stream", "").removeprefix("grpc://")
         port = int(address.rpartition(":")[2])
-        yield Broker(port, process.pid, stream, told.get("admin", ""))
+        yield Broker(port, process.pid, stream, words_by_name.get("admin", ""))
 
 
 @contextlib.contextmanager
 def mosquitto() -> Iterator[Broker]:
-    """Mosquitto without persistence; the caller checked that it is installed."""
+    """Run Mosquitto without persistence; it must be installed (see `mosquitto_program`)."""
     program = mosquitto_program()
     assert program is not None
     port = _free_port()
@@ -101,7 +105,7 @@ def mosquitto() -> Iterator[Broker]:
 
 
 def mosquitto_program() -> str | None:
-    """Where Mosquitto is, if it is installed (Debian's package ``mosquitto``)."""
+    """Return the path of Mosquitto (Debian's package ``mosquitto``), or None if not installed."""
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 

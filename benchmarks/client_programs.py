@@ -1,12 +1,12 @@
-"""One client library at work, in a process of its own: run by ``benchmarks.clients``.
+"""Publishes or receives with one client library; ``benchmarks.clients`` runs it as a process.
 
-    python -m benchmarks.client_programs LIBRARY publish|receive PORT QOS COUNT
+    python -m benchmarks.client_programs LIBRARY publish|receive PORT QOS COUNT WINDOW
 
-Each library is used as its documentation does it, and every session ends with its connection, as
-those of the others do unless told. To publish ends with a QoS 1 message whose
-acknowledgement is awaited: the server handles what came before first. At most 100 messages are
-unacknowledged at a time, whatever the library. What took how long, and how much CPU time of the
-process, is printed as one line of JSON.
+Each library is used as in its documentation, and no session outlives its connection, which is the
+default of the other libraries. A publisher ends with a QoS 1 message and waits for its
+acknowledgement: the server handles packets in order. At most WINDOW messages are unacknowledged,
+whatever the library. The result is one line of JSON: messages a second, and CPU time of the process
+for each message, microseconds.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _TIMEOUT_S: Final = 300.0
 
 
 class Clock:
-    """Time and CPU time of this process from ``start`` on."""
+    """Measures time and CPU time of this process since ``start``."""
 
     def __init__(self) -> None:
         self._wall_s = 0.0
         self._cpu_s = 0.0
 
     def start(self) -> None:
-        """Begin."""
+        """Start to measure."""
         self._cpu_s = _cpu_s()
         self._wall_s = time.perf_counter()
 
     def print(self, count: int) -> None:
-        """Say what it took."""
+        """Print the rate and the CPU time of ``count`` messages as a line of JSON."""
         wall_s = time.perf_counter() - self._wall_s
         cpu_s = _cpu_s() - self._cpu_s
         print(json.dumps({"rate": count / wall_s, "cpu_us": cpu_s / count * 1e6}), flush=True)
@@ -59,7 +59,11 @@ def _ready() -> None:
 
 
 def penstock_publish(port: int, qos: int, count: int, window: int) -> None:
-    """``publish`` awaits the socket, ``send`` the queue; ``await`` of the last the server."""
+    """Publish with `penstock.Client`.
+
+    ``publish`` waits for the socket, ``send`` for room in the queue, and the ``await`` of the last
+    message for the server.
+    """
     import penstock
 
     async def main() -> None:
@@ -83,7 +87,7 @@ def penstock_publish(port: int, qos: int, count: int, window: int) -> None:
 
 
 def penstock_receive(port: int, qos: int, count: int, window: int) -> None:
-    """The loop acknowledges each message when it asks for the next."""
+    """Receive with `penstock.Client`; the loop acknowledges a message as it requests the next."""
     import penstock
 
     async def main() -> None:
@@ -134,12 +138,12 @@ def _wait(condition: Callable[[], bool]) -> None:
     ends_s = time.monotonic() + _TIMEOUT_S
     while not condition():
         if time.monotonic() > ends_s:
-            sys.exit("it took too long")
+            sys.exit(f"not done after {_TIMEOUT_S:.0f} s")
         time.sleep(0.001)
 
 
 def paho_publish(port: int, qos: int, count: int, window: int) -> None:
-    """Its network loop is a thread, as its documentation has it."""
+    """Publish with paho-mqtt; its network loop is a thread, as in its documentation."""
     client = _paho(port, window)
     acknowledged = 0
 
@@ -161,7 +165,7 @@ def paho_publish(port: int, qos: int, count: int, window: int) -> None:
 
 
 def paho_receive(port: int, qos: int, count: int, window: int) -> None:
-    """A callback for each message."""
+    """Receive with paho-mqtt, in a callback."""
     client = _paho(port, window)
     subscribed = threading.Event()
     done = threading.Event()
@@ -191,8 +195,9 @@ def paho_receive(port: int, qos: int, count: int, window: int) -> None:
 
 
 def aiomqtt_publish(port: int, qos: int, count: int, window: int) -> None:
-    """``publish`` awaits the acknowledgement: as many tasks keep the window full."""
-    logging.disable(logging.WARNING)  # it warns of more than ten
+    """Publish with aiomqtt; ``publish`` waits for the acknowledgement, so each place in the window
+    has a task."""
+    logging.disable(logging.WARNING)  # aiomqtt warns of more than ten
     import aiomqtt
 
     async def main() -> None:
@@ -220,7 +225,7 @@ def aiomqtt_publish(port: int, qos: int, count: int, window: int) -> None:
 
 
 def aiomqtt_receive(port: int, qos: int, count: int, window: int) -> None:
-    """``async for``, as ours."""
+    """Receive with aiomqtt, in an ``async for``."""
     import aiomqtt
 
     async def main() -> None:
@@ -260,18 +265,21 @@ async def _gmqtt(port: int, window: int) -> Any:
 
 
 def gmqtt_publish(port: int, qos: int, count: int, window: int) -> None:
-    """``publish`` awaits nothing; what it keeps to send again says what is unacknowledged."""
+    """Publish with gmqtt; its ``publish`` does not wait, so this polls its store of unacknowledged
+    messages."""
 
     async def main() -> None:
         client = await _gmqtt(port, window)
-        unacknowledged = client._persistent_storage._messages  # it has no other way to count
+        unacknowledged = (
+            client._persistent_storage._messages
+        )  # there is no public way to count them
         clock = Clock()
         clock.start()
         for number in range(count):
             client.publish(TOPIC, PAYLOAD, qos)
             if qos == 0 and number % window == 0:
                 await asyncio.sleep(0)
-            while len(unacknowledged) >= window:  # noqa: ASYNC110 - it tells nobody
+            while len(unacknowledged) >= window:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0)
         client.publish(TOPIC, PAYLOAD, 1)
         await client._persistent_storage.wait_empty()
@@ -282,7 +290,7 @@ def gmqtt_publish(port: int, qos: int, count: int, window: int) -> None:
 
 
 def gmqtt_receive(port: int, qos: int, count: int, window: int) -> None:
-    """A callback for each message."""
+    """Receive with gmqtt, in a callback."""
 
     async def main() -> None:
         client = await _gmqtt(port, window)

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.clients``: client libraries of Python side by side, on one broker.
+"""``python -m benchmarks.clients``: compares MQTT client libraries of Python on one broker.
 
-Each publishes, and each receives, with QoS 0, 1 and 2: messages a second, and CPU time of its
-process a message. They take turns, because the machine's speed drifts; medians are shown, and the
-ratio of ours to the best of the others. What is received is published by mosquitto-like senders
-of ready-made packets, so that the receiver is what is measured.
+Each library publishes and receives with QoS 0, 1 and 2; the tables show messages a second and CPU
+time of its process for each message. Runs of the libraries alternate, because the machine's speed
+drifts; the tables show medians, and the ratio of Penstock to the best other library. To measure a
+receiver, the messages are sent as packets that were encoded before.
 """
 
 from __future__ import annotations
@@ -30,53 +30,54 @@ from penstock.version import build_kind
 _OURS: Final = "penstock"
 _VERSION: Final = 4
 _TIMEOUT_S: Final = 120.0
-_PUBREC: Final = 0x50  # the first byte
-_PUBREL: Final = bytes((0x62, 2))  # the first two
+_PUBREC: Final = 0x50  # first byte of the packet
+_PUBREL: Final = bytes((0x62, 2))  # first two bytes of the packet
 
-# Whatever the receiver's speed is, all of it arrives; the window is the client's.
+# The broker drops nothing for a slow receiver, and the client chooses the window.
 _NO_LIMITS: Final = {
     "limits.max_mqueue_len": 0,
     "listener.write_buffer_bytes_max": 2**30,
     "limits.receive_maximum": 65_535,
-    "limits.max_inflight": 0,  # the clients say how many
+    "limits.max_inflight": 0,  # the receive maximum of the client
 }
 
-Measured = dict[str, float]
+Measurement = dict[str, float]
 
 
 def main() -> None:
     """Measure and print a table for publishing and one for receiving."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=20_000, help="of each run")
+    parser.add_argument("--messages", type=int, default=20_000, help="messages of each run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each library")
-    parser.add_argument("--window", type=int, default=100, help="most messages unacknowledged")
+    parser.add_argument("--window", type=int, default=100, help="most unacknowledged messages")
     parser.add_argument("--qos", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", nargs="+", default=["publish", "receive"])
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     console.print(
-        f"{chosen.messages} messages of 64 bytes, window {chosen.window}; penstock {build_kind()}"
+        f"{arguments.messages} messages of 64 bytes, window {arguments.window};"
+        f" penstock {build_kind()}"
     )
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
         penstock_in(Path(directory), "memory", _NO_LIMITS) as broker,
     ):
-        for work in chosen.work:
-            runs: dict[tuple[str, int], list[Measured]] = {}
-            for _ in range(chosen.repeats):
-                for qos in chosen.qos:
-                    for library in chosen.libraries:
-                        run = _run(broker, library, work, qos, chosen.messages, chosen.window)
+        for work in arguments.work:
+            runs: dict[tuple[str, int], list[Measurement]] = {}
+            for _ in range(arguments.repeats):
+                for qos in arguments.qos:
+                    for library in arguments.libraries:
+                        run = _run(broker, library, work, qos, arguments.messages, arguments.window)
                         runs.setdefault((library, qos), []).append(run)
-            console.print(_table(work, chosen.qos, chosen.libraries, runs))
+            console.print(_table(work, arguments.qos, arguments.libraries, runs))
 
 
 def _table(
     work: str,
     levels: list[int],
     libraries: list[str],
-    runs: dict[tuple[str, int], list[Measured]],
+    runs: dict[tuple[str, int], list[Measurement]],
 ) -> Table:
     table = Table(title=f"{work}: messages/s, CPU \u00b5s/message")
     table.add_column("library")
@@ -88,11 +89,11 @@ def _table(
     }
     for library in libraries:
         cells = [medians[library, qos] for qos in levels]
-        table.add_row(library, *(f"{one['rate']:,.0f}  {one['cpu_us']:.1f}" for one in cells))
+        table.add_row(library, *(f"{cell['rate']:,.0f}  {cell['cpu_us']:.1f}" for cell in cells))
     others = [library for library in libraries if library != _OURS]
     if _OURS in libraries and others:
         table.add_row(
-            "ours to the best of the others",
+            "penstock / best other library",
             *(_ratios(medians, others, qos) for qos in levels),
         )
     return table
@@ -105,7 +106,7 @@ def _ratios(medians: dict[tuple[str, int], dict[str, float]], others: list[str],
     return f"{rate:.1f} x  {cpu:.1f} x"
 
 
-def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: int) -> Measured:
+def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: int) -> Measurement:
     command = [sys.executable, "-m", "benchmarks.client_programs", library, work]
     command += [str(number) for number in (broker.port, qos, count, window)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -115,10 +116,10 @@ def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: 
             if process.stdout.readline().strip() != "ready":
                 raise RuntimeError(f"{library} did not subscribe")
             feed(broker.port, qos, count, window)
-        said = process.stdout.readline()
-        if not said:
+        output = process.stdout.readline()
+        if not output:
             raise RuntimeError(f"{library} failed: {' '.join(command)}")
-        measured: Measured = json.loads(said)
+        measured: Measurement = json.loads(output)
         process.wait(_TIMEOUT_S)
         return measured
     finally:
@@ -129,10 +130,10 @@ def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: 
 
 
 def feed(port: int, qos: int, count: int, window: int) -> None:
-    """Publish ``count`` messages, at most a window of them unacknowledged.
+    """Publish ``count`` messages, at most ``window`` of them unacknowledged.
 
-    The packets are one piece before the first is sent, and what comes back is 4 bytes each: the
-    less this costs, the more the receiver has.
+    All packets are encoded before the first is sent, and every acknowledgement has 4 bytes, so that
+    this takes little CPU time from the receiver.
     """
     packets = memoryview(
         b"".join(
@@ -140,14 +141,14 @@ def feed(port: int, qos: int, count: int, window: int) -> None:
             for at in range(count)
         )
     )
-    size_bytes = len(packets) // count  # they are of one length
+    size_bytes = len(packets) // count  # all packets have the same length
     with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection:
         connection.sendall(encode(Connect("bench-feeder", _VERSION), _VERSION))
         connection.recv(4)  # CONNACK
         if qos == 0:
             connection.sendall(packets)
             connection.sendall(encode(Disconnect(0), _VERSION))
-            connection.recv(1)  # the broker has read all of it when it hangs up
+            connection.recv(1)  # the broker closes after it read all packets
             return
         sent = 0
         acknowledged = 0
@@ -167,7 +168,7 @@ def feed(port: int, qos: int, count: int, window: int) -> None:
 
 
 def _releases(answers: bytes) -> bytes:
-    """The PUBRELs for the PUBRECs among ``answers``."""
+    """Return the encoded PUBRELs for the PUBRECs among ``answers``."""
     kinds = answers[::4]
     if _PUBREC not in kinds:
         return b""

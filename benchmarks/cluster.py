@@ -1,13 +1,14 @@
-"""``python -m benchmarks.cluster``: a broker of a cluster beside one that keeps its log alone.
+"""``python -m benchmarks.cluster``: compares the primary of a cluster with a single broker.
 
-Three NATS servers on this machine keep the log, each syncing every append, and one broker is the
-primary, on the same cores. It takes turns with a broker that has no cluster and syncs its own disk,
-because the machine's speed drifts: medians are shown, and the median of the ratios of each turn.
+Three NATS servers on this machine store the log, each syncing every append, and one broker is the
+primary, on the same cores. Its runs alternate with those of a broker without a cluster, which syncs
+its own disk, because the machine's speed drifts: the tables show medians, and the median of the
+ratios of the runs.
 
-QoS 1 without a subscriber, window 100, 64 bytes, by 1, 10 and 100 publishers; then the time from
-PUBLISH to PUBACK at 2,000 messages a second. CPU time is that of the broker's process, a message.
-On three machines the servers and standbys have cores of their own; ``--standbys`` puts standbys on
-these cores, too.
+The load is QoS 1 without a subscriber, window 100, 64 bytes, from 1, 10 and 100 publishers; then
+the time from PUBLISH to PUBACK is measured at 2,000 messages a second. CPU time is that of the
+broker's process for each message. On three machines the servers and standbys would have their own
+cores; ``--standbys`` runs standbys on these cores, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.machine import machine
-from benchmarks.publish import WINDOW, Measured, publish
+from benchmarks.publish import WINDOW, Measurement, publish
 from penstock.cli.version import version_text
 from tests.support.nats_cluster import nats_cluster
 
@@ -41,7 +42,7 @@ _TIMEOUT_S: Final = 120.0
 
 
 class Latency(NamedTuple):
-    """Milliseconds from PUBLISH to PUBACK."""
+    """The time from PUBLISH to PUBACK, milliseconds."""
 
     p50: float
     p99: float
@@ -49,7 +50,7 @@ class Latency(NamedTuple):
 
 @contextlib.contextmanager
 def brokers(directory: Path, standbys: int) -> Iterator[dict[str, Broker]]:
-    """Start both, the primary with its servers and standbys."""
+    """Run the single broker and the primary, with its NATS servers and standbys."""
     with contextlib.ExitStack() as stack:
         servers = stack.enter_context(nats_cluster(directory / "nats"))
         running = {ALONE: stack.enter_context(penstock_in(directory / "alone", "file"))}
@@ -67,51 +68,53 @@ def brokers(directory: Path, standbys: int) -> Iterator[dict[str, Broker]]:
         yield running
 
 
-def acknowledged_after(broker: Broker, seconds: float) -> Latency:
-    """Return the time to PUBACK of 10 publishers with 2,000 messages a second between them."""
+def measure_latency(broker: Broker, seconds: float) -> Latency:
+    """Return the time to PUBACK of 10 publishers that send 2,000 messages a second together."""
     command = [
         *(sys.executable, "-m", "penstock", "bench", "--url", f"mqtt://127.0.0.1:{broker.port}"),
         *("-P", "10", "-S", "0", "-q", "1", "-r", str(RATE), "-d", str(seconds)),
         *("--warm-up", str(_WARM_UP_S), "--json"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    if not done.stdout:
-        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
-    said: dict[str, Any] = json.loads(done.stdout)["latency_ms"]["acknowledgement"]
-    return Latency(said["p50"], said["p99"])
+    process = subprocess.run(
+        command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if not process.stdout:
+        raise RuntimeError(f"{' '.join(command)} failed: {process.stderr.strip()[-300:]}")
+    latency_ms: dict[str, Any] = json.loads(process.stdout)["latency_ms"]["acknowledgement"]
+    return Latency(latency_ms["p50"], latency_ms["p99"])
 
 
 def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
-    parser.add_argument("--repeats", type=int, default=7, help="turns")
+    parser.add_argument("--repeats", type=int, default=7, help="runs of each broker")
     parser.add_argument("--publishers", type=int, nargs="+", default=[1, 10, 100])
     parser.add_argument("--standbys", type=int, default=0, choices=[0, 1, 2])
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     console.print(machine())
     console.print(version_text())
-    turns = range(chosen.repeats)
+    repeats = range(arguments.repeats)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-cluster-bench-") as directory,
-        brokers(Path(directory), chosen.standbys) as running,
+        brokers(Path(directory), arguments.standbys) as running,
     ):
-        for publishers in chosen.publishers:
-            runs: dict[str, list[Measured]] = {name: [] for name in running}
-            what = f"{publishers} publisher(s)"
-            for _ in track(turns, what, console=console, transient=True):
+        for publishers in arguments.publishers:
+            runs: dict[str, list[Measurement]] = {name: [] for name in running}
+            title = f"{publishers} publisher(s)"
+            for _ in track(repeats, title, console=console, transient=True):
                 for name, broker in running.items():
-                    runs[name].append(publish(broker, publishers, chosen.seconds))
+                    runs[name].append(publish(broker, publishers, arguments.seconds))
             console.print(_rates(publishers, runs))
         latencies: dict[str, list[Latency]] = {name: [] for name in running}
-        for _ in track(turns, "latency", console=console, transient=True):
+        for _ in track(repeats, "latency", console=console, transient=True):
             for name, broker in running.items():
-                latencies[name].append(acknowledged_after(broker, chosen.seconds))
+                latencies[name].append(measure_latency(broker, arguments.seconds))
         console.print(_latencies(latencies))
 
 
-def _rates(publishers: int, runs: dict[str, list[Measured]]) -> Table:
+def _rates(publishers: int, runs: dict[str, list[Measurement]]) -> Table:
     title = f"{publishers} publisher(s), QoS 1, window {WINDOW}: medians of {len(runs[ALONE])}"
     table = _table(title, "messages/s", "of alone", "CPU µs/message", "of alone")
     for name, measured in runs.items():
@@ -129,7 +132,7 @@ def _rates(publishers: int, runs: dict[str, list[Measured]]) -> Table:
 
 
 def _ratio(values: list[float], alone: list[float]) -> str:
-    """Return the median of the ratios of each turn."""
+    """Return the median of the ratios of each pair of runs."""
     return f"{statistics.median(a / b for a, b in zip(values, alone, strict=True)):.2f}"
 
 
@@ -139,8 +142,8 @@ def _latencies(latencies: dict[str, list[Latency]]) -> Table:
     for name, measured in latencies.items():
         table.add_row(
             name,
-            f"{statistics.median(one.p50 for one in measured):.2f}",
-            f"{statistics.median(one.p99 for one in measured):.2f}",
+            f"{statistics.median(run.p50 for run in measured):.2f}",
+            f"{statistics.median(run.p99 for run in measured):.2f}",
         )
     return table
 

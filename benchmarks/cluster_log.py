@@ -1,13 +1,14 @@
-"""``python -m benchmarks.cluster_log``: appends to the log of a cluster, by the client that has it.
+"""``python -m benchmarks.cluster_log``: compares NATS clients for appends to the log of a cluster.
 
-Three NATS servers on this machine keep the log, each syncing every append. One append is under way,
-as in the broker. Three clients take turns in short slices of one run, so that the machine's moods
-hit all: the broker's own (``cluster/nats_client.py`` behind ``JetStreamLog``), nats-py in an event
-loop that runs only inside the calls, and a bare socket with nothing around it, which is the floor.
+Three NATS servers on this machine store the log, each syncing every append. Appends are made one
+after the other, as the broker does. Three clients alternate in short slices of one run, so that
+changes in the machine's speed affect all of them: the broker's own client
+(``cluster/nats_client.py`` below ``JetStreamLog``), nats-py in an event loop that runs only inside
+the calls, and a bare socket, whose time is the least possible (the floor).
 
-The last column decides which client the broker has: the share of a commit in which the client's own
-process computes. The committer's thread does that under the interpreter's lock, so it is time that
-the engine's thread does not have. A library is taken unless it costs more than a fifth.
+The last column decides which client the broker uses: the CPU time of the client's process as a
+share of the time of a commit. The committer's thread spends it while it holds the interpreter's
+lock, so the engine's thread cannot run. A library would be preferred up to a share of one fifth.
 
 Seen on 27 November 2026, two busy cores, p50 and processor time of the client:
 
@@ -52,8 +53,8 @@ _CALL_S: Final = 10.0
 Append = Callable[[bytes, int], None]
 
 
-class Measured:
-    """Appends of one client and one size."""
+class Measurement:
+    """The times of the appends of one client with one size."""
 
     def __init__(self) -> None:
         self.latencies_s: list[float] = []
@@ -61,7 +62,7 @@ class Measured:
         self.elapsed_s = 0.0
 
     def run(self, append: Append, data: bytes, after: int, seconds: float) -> int:
-        """Append for some seconds; return the last sequence."""
+        """Append ``data`` for ``seconds``, after sequence ``after``; return the last sequence."""
         began_cpu_s, began_s = time.process_time(), time.perf_counter()
         ends_s = began_s + seconds
         at_s = began_s
@@ -76,7 +77,7 @@ class Measured:
         return after
 
     def row(self) -> list[str]:
-        """Return appends/s, p50, p99, processor time for each, and its share."""
+        """Return appends a second, p50 and p99 in ms, CPU time in µs, and its share of p50."""
         ordered = sorted(self.latencies_s)
         count = len(ordered)
         return [
@@ -89,17 +90,17 @@ class Measured:
 
 
 class NatsPy:
-    """The library's client, driven by a loop that runs only inside the calls."""
+    """The client of nats-py, in an event loop that runs only inside the calls."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._client = self._loop.run_until_complete(nats.connect(url))
 
     def append(self, data: bytes, after: int) -> None:
-        """Append one entry."""
+        """Append ``data`` after sequence ``after``."""
         header = {"Nats-Expected-Last-Sequence": str(after)}
-        asked = self._client.request(_SUBJECT, data, _CALL_S, headers=header)
-        assert json.loads(self._loop.run_until_complete(asked).data)["seq"] == after + 1
+        request = self._client.request(_SUBJECT, data, _CALL_S, headers=header)
+        assert json.loads(self._loop.run_until_complete(request).data)["seq"] == after + 1
 
     def close(self) -> None:
         """Close the connection and the loop."""
@@ -107,8 +108,8 @@ class NatsPy:
         self._loop.close()
 
 
-class Floor:
-    """A socket, one request, and the line that comes back; it can do nothing else."""
+class BareSocket:
+    """A socket that sends one append and reads its acknowledgement, without a client."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -121,7 +122,7 @@ class Floor:
             pass
 
     def append(self, data: bytes, after: int) -> None:
-        """Append one entry."""
+        """Append ``data`` after sequence ``after``."""
         header = b"NATS/1.0\r\nNats-Expected-Last-Sequence: %d\r\n\r\n" % after
         sizes = (len(header), len(header) + len(data))
         line = b"HPUB %b answer %d %d\r\n" % (_SUBJECT.encode(), *sizes)
@@ -139,9 +140,13 @@ class Floor:
 def main() -> None:
     """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each client and size")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of entries, bytes")
-    chosen = parser.parse_args()
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds for each client and size"
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="sizes of an entry, bytes"
+    )
+    arguments = parser.parse_args()
     console = Console()
     table = Table(title=machine())
     for heading in (
@@ -158,27 +163,27 @@ def main() -> None:
         log = JetStreamLog(Cluster(log=cluster.urls, name=_NAME), "benchmark")
         with (
             closing(log),
-            closing(NatsPy(cluster.servers[0].url)) as library,
-            closing(Floor(cluster.servers[0].port)) as floor,
+            closing(NatsPy(cluster.servers[0].url)) as nats_py,
+            closing(BareSocket(cluster.servers[0].port)) as bare_socket,
         ):
             log.open(30)
             clients: dict[str, Append] = {
                 "penstock": lambda data, after: log.append(data, after, _CALL_S),
-                "nats-py": library.append,
-                "floor": floor.append,
+                "nats-py": nats_py.append,
+                "floor": bare_socket.append,
             }
             after = 0
-            for size in chosen.sizes:
+            for size in arguments.sizes:
                 data = os.urandom(size)
-                measured = {name: Measured() for name in clients}
-                for append in clients.values():  # warm
-                    after = Measured().run(append, data, after, _SLICE_S)
-                for _ in range(max(1, round(chosen.seconds / _SLICE_S))):
+                measured = {name: Measurement() for name in clients}
+                for append in clients.values():  # warm up
+                    after = Measurement().run(append, data, after, _SLICE_S)
+                for _ in range(max(1, round(arguments.seconds / _SLICE_S))):
                     for name, append in clients.items():
                         after = measured[name].run(append, data, after, _SLICE_S)
                 log.trim(after + 1, _CALL_S)
-                for name, of_client in measured.items():
-                    table.add_row(str(size), name, *of_client.row())
+                for name, measurement in measured.items():
+                    table.add_row(str(size), name, *measurement.row())
     console.print(table)
 
 

@@ -1,11 +1,11 @@
-"""``python -m benchmarks.decoders``: how many rows a second each decoder makes, on one core.
+"""``python -m benchmarks.decoders``: the rows a second that each decoder makes on one core.
 
-Each decoder gets the same readings in its own notation: an identifier, a time, a number in an inner
-object that is converted from degrees Fahrenheit, a whole number and a truth value, beside two
-fields that no column wants. Sparkplug B gets the same five as metrics, and a metric is a row.
+Each decoder gets the same readings in its own format: an identifier, a timestamp, a number in a
+nested object that is converted from degrees Fahrenheit, an integer and a Boolean, and two fields
+without a column. Sparkplug B gets the five values as metrics, each of which becomes a row.
 
-By CPU time, for decoders run in Spark's workers, one on each core; the figure is the best of the
-repeats, because whatever else a machine does only slows it down.
+The rate is by CPU time, because a decoder runs in a Spark worker, one for each core. It is the best
+of the repeats: other load on the machine only makes a run slower.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def reading(number: int) -> dict[str, Any]:
-    """One message."""
+    """Return the values of one message."""
     return {
         "id": f"device-{number % 100}",
         "ts": 1_768_910_740 + number,
@@ -82,7 +82,7 @@ def reading(number: int) -> dict[str, Any]:
 
 
 def as_avro(schema: Any) -> Callable[[dict[str, Any]], bytes]:
-    """A function that writes a reading by the schema."""
+    """Return a function that encodes a reading in Avro by ``schema``."""
 
     def write(value: dict[str, Any]) -> bytes:
         stream = io.BytesIO()
@@ -92,11 +92,11 @@ def as_avro(schema: Any) -> Callable[[dict[str, Any]], bytes]:
     return write
 
 
-def descriptor() -> descriptor_pb2.FileDescriptorSet:
-    """The reading as a Protobuf message."""
+def describe_reading() -> descriptor_pb2.FileDescriptorSet:
+    """Return the descriptors of a Protobuf message for a reading."""
     kinds = descriptor_pb2.FieldDescriptorProto
-    found = descriptor_pb2.FileDescriptorSet()
-    file = found.file.add(name="bench.proto", package="bench", syntax="proto3")
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="bench.proto", package="bench", syntax="proto3")
     value = file.message_type.add(name="Value")
     value.field.add(name="value", number=1, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_OPTIONAL)
     message = file.message_type.add(name="Reading")
@@ -114,19 +114,19 @@ def descriptor() -> descriptor_pb2.FileDescriptorSet:
         field = message.field.add(name=name, number=number, type=kind, label=label)
         if name == "t":
             field.type_name = ".bench.Value"
-    return found
+    return files
 
 
-def as_protobuf(described: descriptor_pb2.FileDescriptorSet) -> Callable[[dict[str, Any]], bytes]:
-    """A function that writes a reading as a message."""
+def as_protobuf(descriptors: descriptor_pb2.FileDescriptorSet) -> Callable[[dict[str, Any]], bytes]:
+    """Return a function that encodes a reading in Protobuf."""
     pool: Any = descriptor_pool.DescriptorPool()
-    pool.Add(described.file[0])
-    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("bench.Reading"))
-    return lambda value: bytes(made(**value).SerializeToString())
+    pool.Add(descriptors.file[0])
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("bench.Reading"))
+    return lambda value: bytes(message_class(**value).SerializeToString())
 
 
 def as_sparkplug() -> Callable[[dict[str, Any]], bytes]:
-    """A function that writes a reading as five metrics."""
+    """Return a function that encodes a reading as five metrics of Sparkplug B."""
     payload = payload_class()
 
     def write(value: dict[str, Any]) -> bytes:
@@ -144,21 +144,21 @@ def as_sparkplug() -> Callable[[dict[str, Any]], bytes]:
 
 
 def as_csv(value: dict[str, Any]) -> bytes:
-    """A line."""
+    """Encode a reading as a line of CSV."""
     fields = (value["id"], value["ts"], value["humidity"], value["ok"], value["t"]["value"])
     return ",".join(map(str, fields)).encode()
 
 
 def as_json(value: object) -> bytes:
-    """Compact JSON."""
+    """Encode a reading in JSON without spaces."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def cases(directory: Path) -> dict[str, tuple[dict[str, Any], Callable[[dict[str, Any]], bytes]]]:
-    """Settings, and how a reading is written, by what is measured."""
-    schema, described = directory / "reading.avsc", descriptor()
+    """Return the settings of a decoder and the encoder of its payloads, by title."""
+    schema, descriptors = directory / "reading.avsc", describe_reading()
     schema.write_text(json.dumps(SCHEMA))
-    (directory / "reading.desc").write_bytes(described.SerializeToString())
+    (directory / "reading.desc").write_bytes(descriptors.SerializeToString())
     protobuf = {"descriptor": str(directory / "reading.desc"), "message": "bench.Reading"}
     return {
         "raw": ({"kind": "raw"}, as_json),
@@ -182,7 +182,7 @@ def cases(directory: Path) -> dict[str, tuple[dict[str, Any], Callable[[dict[str
         ),
         "protobuf": (
             {"kind": "protobuf", **protobuf, "columns": COLUMNS},
-            as_protobuf(described),
+            as_protobuf(descriptors),
         ),
         "avro": (
             {"kind": "avro", "schema_file": str(schema), "columns": COLUMNS},
@@ -193,24 +193,24 @@ def cases(directory: Path) -> dict[str, tuple[dict[str, Any], Callable[[dict[str
 
 
 def main() -> None:
-    """Measure all of them and print a table."""
+    """Measure every decoder and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
-    chosen = parser.parse_args()
-    table = Table(title=f"{chosen.messages:,} messages, best of {chosen.repeats}, one core")
+    arguments = parser.parse_args()
+    table = Table(title=f"{arguments.messages:,} messages, best of {arguments.repeats}, one core")
     for heading in ("decoder", "bytes/message", "messages/s", "rows/s", "µs/message"):
         table.add_column(heading, justify="left" if heading == "decoder" else "right")
-    topics = pa.array([f"plant/{n % 7}/{n % 50}/t" for n in range(chosen.messages)])
+    topics = pa.array([f"plant/{n % 7}/{n % 50}/t" for n in range(arguments.messages)])
     with tempfile.TemporaryDirectory() as directory:
         for name, (settings, write) in cases(Path(directory)).items():
             decoder = make_decoder(DecoderDefinition.model_validate(settings))
-            payloads = pa.array([write(reading(n)) for n in range(chosen.messages)], pa.binary())
-            rows, seconds = measure(decoder, payloads, topics, chosen.repeats)
+            payloads = pa.array([write(reading(n)) for n in range(arguments.messages)], pa.binary())
+            rows, seconds = measure(decoder, payloads, topics, arguments.repeats)
             size = f"{payloads.nbytes / len(payloads) - 4:.0f}"
             table.add_row(name, size, *rates(len(payloads), rows, seconds))
     pattern = TopicPattern.parse("plant/{line:int}/{machine:int}/t")
-    seconds = min(cpu_time(lambda: pattern.columns(topics)) for _ in range(chosen.repeats))
+    seconds = min(cpu_time(lambda: pattern.columns(topics)) for _ in range(arguments.repeats))
     table.add_row("a topic pattern", "", *rates(len(topics), len(topics), seconds))
     Console().print(table)
 
@@ -218,7 +218,7 @@ def main() -> None:
 def measure(
     decoder: Decoder, payloads: pa.BinaryArray, topics: pa.StringArray, repeats: int
 ) -> tuple[int, float]:
-    """Rows, and CPU seconds of the best run."""
+    """Return the number of rows, and the CPU seconds of the fastest run."""
     decoded = decoder.decode(payloads, topics)
     assert not len(decoded.broken), decoded.reasons[0]
     seconds = min(cpu_time(lambda: decoder.decode(payloads, topics)) for _ in range(repeats))
@@ -226,14 +226,14 @@ def measure(
 
 
 def cpu_time(run: Callable[[], object]) -> float:
-    """CPU seconds that a call takes."""
+    """Return the CPU seconds of a call."""
     begin = time.process_time()
     run()
     return time.process_time() - begin
 
 
 def rates(messages: int, rows: int, seconds: float) -> tuple[str, str, str]:
-    """The right half of the table."""
+    """Return the cells for messages a second, rows a second and CPU time."""
     return (
         f"{messages / seconds:,.0f}",
         f"{rows / seconds:,.0f}",

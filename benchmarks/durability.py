@@ -1,17 +1,18 @@
-"""``python -m benchmarks.durability``: what durability costs, and how soon all is back.
+"""``python -m benchmarks.durability``: the cost of durability, and the time a restart takes.
 
 ==============  ============================================================================
 rates           publishers that keep a window full, with persistence file beside memory, and
                 how many messages share a sync
-acknowledgement how long PUBACK takes below saturation, and in turns the machine's own write
-                and fdatasync
-retention       PUBACK of a client that waits for each, beside a steady load, while retention
-                removes and RocksDB compacts, second by second
-a queue         one session that is away and spills: memory, and how soon it is back
-many sessions   sessions with subscriptions: how soon the broker is ready again
+acknowledgement latency of PUBACK below saturation, and alternating with it the latency of a
+                write and fdatasync without the broker
+retention       latency of PUBACK, second by second, during a steady load, while retention
+                removes segments and RocksDB compacts
+a queue         one offline session whose queue spills: memory, and time to its first message
+                after a restart
+many sessions   sessions with subscriptions: time until the broker is ready after a restart
 ==============  ============================================================================
 
-The machine's disk is what is measured: quote ratios.
+The figures depend on the machine's disk: quote ratios.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from rich.table import Table
 
 from benchmarks.blocking_client import Client
 from benchmarks.broker import Broker, penstock, penstock_in
-from benchmarks.publish import publish, publish_so_many
+from benchmarks.publish import publish, publish_messages
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Puback, Publish
 from penstock.version import build_kind
@@ -43,7 +44,7 @@ _VERSION: Final = 5
 _TIMEOUT_S: Final = 120.0
 _SYNCED_BYTES: Final = 4096
 _SECONDS_AWAY: Final = 86_400
-_FILTERS_OF_ONE: Final = 100
+_FILTERS_PER_SESSION: Final = 100
 _LOADS: Final = ((1, 100), (10, 100), (100, 100), (1, 1000), (10, 1000))  # messages in flight
 _PACED_PER_S: Final = 2000
 _STEADY_PER_S: Final = 5000
@@ -51,13 +52,13 @@ _STEADY_PAYLOAD: Final = b"x" * 1024
 
 
 def p99(values: list[float]) -> float:
-    """The 99th percentile."""
+    """Return the 99th percentile of `values`."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
-def fdatasyncs_s(directory: Path, seconds: float) -> list[float]:
-    """How long the machine takes to append 4 KiB and sync it, again and again."""
+def time_fdatasyncs_s(directory: Path, seconds: float) -> list[float]:
+    """Append 4 KiB to a file and sync it, repeatedly; return the time of each, seconds."""
     taken: list[float] = []
     descriptor = os.open(directory / "synced", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
@@ -74,7 +75,7 @@ def fdatasyncs_s(directory: Path, seconds: float) -> list[float]:
 
 
 def rates(directory: Path, seconds: float, repeats: int) -> Table:
-    """Messages a second with and without durability, and how many share a sync."""
+    """Return messages a second with and without durability, and messages for each sync."""
     table = Table(title=f"as fast as acknowledgements allow, medians of {repeats} runs")
     headings = (
         "publishers",
@@ -83,7 +84,7 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
         "memory, messages/s",
         "ratio",
         "syncs/s",
-        "a sync",
+        "messages/sync",
     )
     for heading in headings:
         table.add_column(heading, justify="right")
@@ -92,11 +93,14 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
         memory: list[float] = []
         shares: list[float] = []
         for _ in range(repeats):
-            with tempfile.TemporaryDirectory(dir=directory) as store, _telling(store) as broker:
-                before = _commits(broker)
+            with (
+                tempfile.TemporaryDirectory(dir=directory) as store,
+                _run_with_commit_count(store) as broker,
+            ):
+                before = _count_commits(broker)
                 measured = publish(broker, publishers, seconds, window)
                 file.append(measured.messages_per_s)
-                shares.append(measured.messages / (_commits(broker) - before))
+                shares.append(measured.messages / (_count_commits(broker) - before))
             with penstock("memory") as broker:
                 memory.append(publish(broker, publishers, seconds, window).messages_per_s)
         durable, volatile, share = (statistics.median(runs) for runs in (file, memory, shares))
@@ -113,9 +117,9 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
 
 
 def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
-    """How long PUBACK takes below saturation, beside a sync of the machine.
+    """Return the latency of PUBACK below saturation, and that of a sync without the broker.
 
-    Where windows are full, the wait is the window divided by the rate, and says nothing more.
+    At saturation the latency is the window divided by the rate, which `rates` shows already.
     """
     table = Table(title=f"PUBACK at {_PACED_PER_S:,} messages/s or less, medians of {repeats} runs")
     headings = ("publishers", "messages/s", "p50 ms", "p99 ms", "p50 / sync's", "p99 / sync's")
@@ -126,13 +130,13 @@ def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
     syncs: list[tuple[float, float]] = []
     for _ in range(repeats):
         for publishers in counts:
-            syncs.append(_summary(fdatasyncs_s(directory, 1.0)))
+            syncs.append(_summary(time_fdatasyncs_s(directory, 1.0)))
             with (
                 tempfile.TemporaryDirectory(dir=directory) as store,
                 penstock_in(Path(store), "file") as broker,
             ):
-                _paced_s(broker, publishers, 1.0)
-                waits_s = _paced_s(broker, publishers, seconds)
+                _measure_paced_pubacks_s(broker, publishers, 1.0)
+                waits_s = _measure_paced_pubacks_s(broker, publishers, seconds)
                 runs[publishers].append((*_summary(waits_s), len(waits_s) / seconds))
     sync_p50, sync_p99 = (statistics.median(run[n] for run in syncs) for n in range(2))
     for publishers, summaries in runs.items():
@@ -156,8 +160,11 @@ def _summary(waits_s: list[float]) -> tuple[float, float]:
     return statistics.median(waits_s), p99(waits_s)
 
 
-def _paced_s(broker: Broker, publishers: int, seconds: float) -> list[float]:
-    """How long each PUBACK took, seconds: clients take turns, one message of each at a time."""
+def _measure_paced_pubacks_s(broker: Broker, publishers: int, seconds: float) -> list[float]:
+    """Publish at a fixed rate; return the latency of each PUBACK, seconds.
+
+    Each publisher has at most one unacknowledged message; publishers send in turn.
+    """
     selector = selectors.DefaultSelector()
     packet = encode(Publish("bench/paced", b"x" * 64, 1, packet_id=1), _VERSION)
     idle: deque[Client] = deque()
@@ -177,7 +184,7 @@ def _paced_s(broker: Broker, publishers: int, seconds: float) -> list[float]:
             client.send_bytes(packet)
             due_s += 1 / _PACED_PER_S
         if not idle:
-            due_s = max(due_s, now_s)  # what could not be sent in time is not made up for
+            due_s = max(due_s, now_s)  # a late message does not make the next ones faster
         for key, _ in selector.select(max(0.0, due_s - now_s) if idle else 1.0):
             client = key.data
             assert isinstance(client.read(), Puback)
@@ -190,53 +197,63 @@ def _paced_s(broker: Broker, publishers: int, seconds: float) -> list[float]:
     return waits_s
 
 
-def _telling(directory: str) -> contextlib.AbstractContextManager[Broker]:
-    """A broker that tells its commits every second."""
+def _run_with_commit_count(directory: str) -> contextlib.AbstractContextManager[Broker]:
+    """Run a broker that publishes its number of commits every second, in `$SYS`."""
     return penstock_in(Path(directory), "file", {"status.sys_interval_s": 1})
 
 
-def _commits(broker: Broker) -> int:
-    """Commits since the start, as told next; one more is made, for it is told when it changes."""
+def _count_commits(broker: Broker) -> int:
+    """Return the number of commits since the start of the broker.
+
+    Publishes a message first: the broker publishes the number only when it changed.
+    """
     client, other = Client(broker, "asks"), Client(broker, "commits")
     client.subscribe("$SYS/broker/commits/count")
-    told = [client.read()]
-    other.publish_s("bench/commits")
-    told.append(client.read())
+    packets = [client.read()]
+    other.measure_puback_s("bench/commits")
+    packets.append(client.read())
     client.close()
     other.close()
-    assert isinstance(told[1], Publish)
-    return int(told[1].payload)
+    assert isinstance(packets[1], Publish)
+    return int(packets[1].payload)
 
 
 def retention(directory: Path, seconds: float) -> Table:
-    """PUBACK beside a steady load, with nothing to remove and with all of it."""
+    """Return the latency of PUBACK during a steady load, for each setting of retention."""
     table = Table(title=f"the same beside {_STEADY_PER_S:,} messages a second of 1 KiB")
     for heading in ("retention", "p50 ms", "p99 ms", "worst second's p99 ms"):
         table.add_column(heading, justify="right")
-    keeps = json.dumps([{"name": "kept", "topic_filters": ["#"], "retention_s": 0}])
-    for name, bytes_max, streams in (
+    streams = json.dumps([{"name": "kept", "topic_filters": ["#"], "retention_s": 0}])
+    for name, bytes_max, stream_settings in (
         ("removes nothing", 0, {}),
         ("down to 8 MiB", 8 * 2**20, {}),
-        ("all of it kept for a stream", 8 * 2**20, {"stream.streams": keeps}),
+        ("all of it kept for a stream", 8 * 2**20, {"stream.streams": streams}),
     ):
-        settings = {"durability.retention_bytes_max": bytes_max, "stream.enabled": "true"} | streams
+        settings = {
+            "durability.retention_bytes_max": bytes_max,
+            "stream.enabled": "true",
+        } | stream_settings
         with (
             tempfile.TemporaryDirectory(dir=directory) as store,
             penstock_in(Path(store), "file", settings) as broker,
         ):
-            waits = _beside_steady_load(broker, seconds)
+            waits = _measure_pubacks_under_load(broker, seconds)
         by_second: dict[int, list[float]] = {}
-        for at_s, waited_s in waits:
-            by_second.setdefault(int(at_s), []).append(waited_s)
+        for sent_at_s, waited_s in waits:
+            by_second.setdefault(int(sent_at_s), []).append(waited_s)
         all_s = [waited_s for _, waited_s in waits]
-        worst_s = max(p99(one) for one in by_second.values())
+        worst_s = max(p99(second_s) for second_s in by_second.values())
         figures = (statistics.median(all_s), p99(all_s), worst_s)
         table.add_row(name, *(f"{figure * 1e3:.2f}" for figure in figures))
     return table
 
 
-def _beside_steady_load(broker: Broker, seconds: float) -> list[tuple[float, float]]:
-    """When a message was sent and how long it waited, seconds, one at a time."""
+def _measure_pubacks_under_load(broker: Broker, seconds: float) -> list[tuple[float, float]]:
+    """Publish one message at a time during a steady load of QoS 0.
+
+    Returns:
+        For each message the time since the start and the latency of its PUBACK, seconds.
+    """
     stop = threading.Event()
 
     def load() -> None:
@@ -251,8 +268,8 @@ def _beside_steady_load(broker: Broker, seconds: float) -> list[tuple[float, flo
     client = Client(broker, "waits")
     waits: list[tuple[float, float]] = []
     began_s = time.perf_counter()
-    while (at_s := time.perf_counter() - began_s) < seconds:
-        waits.append((at_s, client.publish_s("bench/waits")))
+    while (sent_at_s := time.perf_counter() - began_s) < seconds:
+        waits.append((sent_at_s, client.measure_puback_s("bench/waits")))
     stop.set()
     thread.join()
     client.close()
@@ -260,8 +277,8 @@ def _beside_steady_load(broker: Broker, seconds: float) -> list[tuple[float, flo
 
 
 def queue(directory: Path, messages: int) -> Table:
-    """One session that is away and spills, beside the same messages for nobody."""
-    table = Table(title=f"one session, away, with {messages:,} messages of 64 bytes")
+    """Return memory and restart time with one offline session whose queue spills, and without."""
+    table = Table(title=f"one offline session with {messages:,} messages of 64 bytes")
     headings = ("messages for", "grown by MiB", "after a restart MiB", "ready s", "first message s")
     for heading in headings:
         table.add_column(heading, justify="right")
@@ -269,18 +286,18 @@ def queue(directory: Path, messages: int) -> Table:
     for whom, topic_filter in (("nobody", "nobody/#"), ("the session", "bench/#")):
         with tempfile.TemporaryDirectory(dir=directory) as store:
             with penstock_in(Path(store), "file", settings) as broker:
-                away = Client(broker, "away", kept=True)
+                away = Client(broker, "away", is_persistent=True)
                 away.subscribe(topic_filter)
                 away.close()
-                publish(broker, 2, 1.0)  # what the store takes for itself
+                publish(broker, 2, 1.0)  # fills the caches of the store
                 before_mib = broker.resident_mib()
-                publish_so_many(broker, 2, messages)
+                publish_messages(broker, 2, messages)
                 grown_mib = broker.resident_mib() - before_mib
             started_s = time.perf_counter()
             with penstock_in(Path(store), "file", settings) as broker:
                 ready_s = time.perf_counter() - started_s
                 restarted_mib = broker.resident_mib()
-                client = Client(broker, "away", kept=True)
+                client = Client(broker, "away", is_persistent=True)
                 first = ""
                 if topic_filter == "bench/#":
                     assert isinstance(client.read(), Publish)
@@ -291,15 +308,17 @@ def queue(directory: Path, messages: int) -> Table:
 
 
 def sessions(directory: Path, count: int) -> Table:
-    """Many sessions with subscriptions."""
-    table = Table(title=f"{count:,} sessions with {_FILTERS_OF_ONE} subscriptions each")
-    for heading in ("memory MiB", "ready again s"):
+    """Return the memory of `count` sessions with subscriptions, and the time of a restart."""
+    table = Table(title=f"{count:,} sessions with {_FILTERS_PER_SESSION} subscriptions each")
+    for heading in ("memory MiB", "restart s"):
         table.add_column(heading, justify="right")
     with tempfile.TemporaryDirectory(dir=directory) as store:
         with penstock_in(Path(store), "file") as broker:
             for number in range(count):
-                client = Client(broker, f"s{number}", kept=True)
-                client.subscribe(*(f"plant/{number}/{one}" for one in range(_FILTERS_OF_ONE)))
+                client = Client(broker, f"s{number}", is_persistent=True)
+                client.subscribe(
+                    *(f"plant/{number}/{place}" for place in range(_FILTERS_PER_SESSION))
+                )
                 client.close()
             memory_mib = broker.resident_mib()
         started_s = time.perf_counter()
@@ -310,32 +329,32 @@ def sessions(directory: Path, count: int) -> Table:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmarks and print a table for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--messages", type=int, default=1_000_000, help="in the queue")
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--directory", type=Path, default=None, help="on the disk to measure")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     console.print(f"penstock runs {build_kind()}")
-    with tempfile.TemporaryDirectory(dir=chosen.directory, prefix="penstock-bench-") as name:
+    with tempfile.TemporaryDirectory(dir=arguments.directory, prefix="penstock-bench-") as name:
         directory = Path(name)
         with console.status("rates"):
-            table = rates(directory, chosen.seconds, chosen.repeats)
+            table = rates(directory, arguments.seconds, arguments.repeats)
         console.print(table)
         with console.status("acknowledgements"):
-            table = acknowledgements(directory, chosen.seconds, chosen.repeats)
+            table = acknowledgements(directory, arguments.seconds, arguments.repeats)
         console.print(table)
         with console.status("retention"):
-            table = retention(directory, max(40.0, chosen.seconds))  # it comes every 30 s
+            table = retention(directory, max(40.0, arguments.seconds))  # retention runs every 30 s
         console.print(table)
         with console.status("a queue"):
-            table = queue(directory, chosen.messages)
+            table = queue(directory, arguments.messages)
         console.print(table)
         with console.status("many sessions"):
-            table = sessions(directory, chosen.sessions)
+            table = sessions(directory, arguments.sessions)
         console.print(table)
 
 

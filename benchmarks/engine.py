@@ -1,15 +1,16 @@
-"""``python -m benchmarks.engine``: what a message costs the engine alone, and beside another build.
+"""``python -m benchmarks.engine``: the CPU time of a message in the engine, and of another build.
 
-CPU time of one message in a broker without sockets and disk, from the bytes of PUBLISH to the last
-acknowledgement. Each figure is the least of many short rounds, and repeats within 1 % also on a
-machine that others use: this is the benchmark for a compiler's flags, or for an inner loop.
+It measures the CPU time of one message in a broker without sockets and disk, from the bytes of
+PUBLISH to the last acknowledgement. Each figure is the least of many short rounds and repeats
+within 1 %, even on a machine with other load: this is the benchmark for compiler flags and inner
+loops.
 
-``--against PYTHON`` runs the same beside another checkout's interpreter, in turns, and prints the
-ratios::
+``--against PYTHON`` measures another checkout with its interpreter too, in alternating runs, and
+prints the ratios::
 
     .venv/bin/python -m benchmarks.engine --against ../before/.venv/bin/python
 
-``--recorder`` prints what the flight recorder costs: each figure with it and without it, in turns.
+``--recorder`` prints the CPU time of the flight recorder: rounds with and without it alternate.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ from penstock.version import build_kind
 from tests.unit.engine.bench import Bench, Line
 
 SUBSCRIBERS: Final = (0, 1, 10)
-AT_ONCE: Final = 20  # messages of one round
+AT_ONCE: Final = 20  # messages in one round
 ROUNDS: Final = 100
 
-RECORDED_ROUNDS: Final = 3000  # with the flight recorder, and as many without
-ROUND_S: Final = 0.005  # of the virtual clock, where messages come 20 at once
-SELDOM_S: Final = 1.0  # where they come one by one
+RECORDED_ROUNDS: Final = 3000  # with the flight recorder, and the same number without
+ROUND_S: Final = 0.005  # between rounds of AT_ONCE messages, on the virtual clock
+SINGLE_MESSAGE_S: Final = 1.0  # between single messages, on the virtual clock
 
 
 @final
 class EngineLoad:
-    """A broker with a publisher and some subscribers.
+    """A broker with a publisher and subscribers.
 
     Args:
-        qos: of messages and subscriptions.
-        subscribers: how many.
-        recorded: whether the flight recorder is on.
+        qos: the QoS of messages and subscriptions.
+        subscribers: the number of subscribers.
+        is_recorded: whether the flight recorder is on.
     """
 
     def __init__(self, qos: int, subscribers: int, recorded: bool = False) -> None:
@@ -74,8 +75,8 @@ class EngineLoad:
             self._lines.append(line)
         self._publisher = self.bench.join("p")
 
-    def round_s(self, at_once: int) -> float:
-        """Publish so many messages, and acknowledge all; return the CPU time in seconds."""
+    def run_round_s(self, at_once: int) -> float:
+        """Publish ``at_once`` messages and acknowledge them; return the CPU time in seconds."""
         qos, bench, publisher = self._qos, self.bench, self._publisher
         ids = range(1, at_once + 1)
         messages: list[Packet] = [
@@ -85,34 +86,38 @@ class EngineLoad:
         if qos == 2:
             used_s += exchange(bench, [(publisher, [Pubrel(number) for number in ids])])
         publisher.read()
-        used_s += exchange(bench, [(line, answers(line, qos)) for line in self._lines])
+        used_s += exchange(bench, [(line, acknowledgements(line, qos)) for line in self._lines])
         for line in self._lines:
             line.read()
         return used_s
 
 
-def cpu_us(qos: int, subscribers: int) -> float:
+def measure_cpu_us(qos: int, subscribers: int) -> float:
     """Return the CPU time of one message, in microseconds: the least of all rounds."""
     load = EngineLoad(qos, subscribers)
-    return min(load.round_s(AT_ONCE) for _ in range(ROUNDS)) / AT_ONCE * 1e6
+    return min(load.run_round_s(AT_ONCE) for _ in range(ROUNDS)) / AT_ONCE * 1e6
 
 
-def recorder_us(qos: int, subscribers: int, at_once: int, pass_s: float) -> tuple[float, float]:
-    """Return the CPU time of one message without and with the recorder, in microseconds: of many
-    rounds in turns the tenth that is least, on the average."""
+def measure_recorder_us(
+    qos: int, subscribers: int, at_once: int, pass_s: float
+) -> tuple[float, float]:
+    """Return the CPU time of one message without and with the recorder, in microseconds.
+
+    Rounds with and without the recorder alternate; the result is the mean of the fastest tenth.
+    """
     loads = EngineLoad(qos, subscribers), EngineLoad(qos, subscribers, recorded=True)
     used_s: tuple[list[float], list[float]] = [], []
     for _ in range(RECORDED_ROUNDS):
         for load, measured in zip(loads, used_s, strict=True):
             load.bench.pass_s(pass_s)
-            measured.append(load.round_s(at_once))
+            measured.append(load.run_round_s(at_once))
     without, recorded = (sorted(measured)[: RECORDED_ROUNDS // 10] for measured in used_s)
     messages = len(without) * at_once
     return sum(without) / messages * 1e6, sum(recorded) / messages * 1e6
 
 
-def answers(line: Line, qos: int) -> list[Packet]:
-    """Return what acknowledges all that ``line`` received."""
+def acknowledgements(line: Line, qos: int) -> list[Packet]:
+    """Return the packets that acknowledge every message that ``line`` received."""
     ids = [packet.packet_id for packet in line.read() if isinstance(packet, Publish)]
     if qos == 1:
         return [Puback(number) for number in ids]
@@ -120,7 +125,7 @@ def answers(line: Line, qos: int) -> list[Packet]:
 
 
 def exchange(bench: Bench, sent: list[tuple[Line, list[Packet]]]) -> float:
-    """Let the broker read these packets, and commit; return the CPU time in seconds."""
+    """Have the broker read the packets and commit; return the CPU time in seconds."""
     encoded = [(line, b"".join(encode(packet, 5) for packet in packets)) for line, packets in sent]
     started_s = time.process_time()
     for line, data in encoded:
@@ -131,39 +136,45 @@ def exchange(bench: Bench, sent: list[tuple[Line, list[Packet]]]) -> float:
 
 
 def measure() -> dict[str, float]:
-    """Return all figures of this build, by what was measured."""
+    """Return the figures of this build by their titles, in microseconds."""
     return {
-        f"QoS {qos} → {subscribers}": cpu_us(qos, subscribers)
+        f"QoS {qos} → {subscribers}": measure_cpu_us(qos, subscribers)
         for qos in (0, 1, 2)
         for subscribers in SUBSCRIBERS
     }
 
 
-def measured_by(python: Path) -> dict[str, float]:
-    """Return the figures of the checkout that this interpreter belongs to."""
+def measure_with(python: Path) -> dict[str, float]:
+    """Run the benchmark in the checkout of an interpreter; return its figures."""
     command = [str(python), "-m", "benchmarks.engine", "--json"]
-    checkout = python.absolute().parent.parent.parent  # of CHECKOUT/.venv/bin/python
+    checkout = python.absolute().parent.parent.parent  # python is CHECKOUT/.venv/bin/python
     answer = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(answer.stdout)
     return figures
 
 
 def print_recorder() -> None:
-    """Print what the flight recorder costs."""
+    """Print the CPU time of the flight recorder."""
     table = Table(title=f"CPU µs a message; {build_kind()}")
-    for name in ("message → subscribers", "without the recorder", "with it", "more", "a copy"):
+    for name in (
+        "message → subscribers",
+        "without the recorder",
+        "with it",
+        "difference",
+        "for each copy",
+    ):
         table.add_column(name, justify="left" if name.startswith("message") else "right")
-    for at_once, pass_s, when in ((AT_ONCE, ROUND_S, ""), (1, SELDOM_S, ", one a second")):
+    for at_once, pass_s, when in ((AT_ONCE, ROUND_S, ""), (1, SINGLE_MESSAGE_S, ", one a second")):
         for qos in (0, 1):
             for subscribers in SUBSCRIBERS[1:]:
-                without, recorded = recorder_us(qos, subscribers, at_once, pass_s)
-                more = recorded - without
+                without, recorded = measure_recorder_us(qos, subscribers, at_once, pass_s)
+                difference_us = recorded - without
                 table.add_row(
                     f"QoS {qos} → {subscribers}{when}",
                     f"{without:.3f}",
                     f"{recorded:.3f}",
-                    f"{more:.3f}",
-                    f"{more / subscribers:.3f}",
+                    f"{difference_us:.3f}",
+                    f"{difference_us / subscribers:.3f}",
                 )
     Console(width=100).print(table)
 
@@ -172,33 +183,33 @@ def main() -> None:
     """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="the interpreter of another checkout")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each, in turns")
-    parser.add_argument("--recorder", action="store_true", help="what the flight recorder costs")
-    parser.add_argument("--json", action="store_true", help="one run, for another program")
-    chosen = parser.parse_args()
-    if chosen.json:
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each build")
+    parser.add_argument("--recorder", action="store_true", help="measure the flight recorder")
+    parser.add_argument("--json", action="store_true", help="print one run as JSON")
+    arguments = parser.parse_args()
+    if arguments.json:
         print(json.dumps(measure()))
         return
-    if chosen.recorder:
+    if arguments.recorder:
         print_recorder()
         return
-    pythons = [path for path in (chosen.against, Path(sys.executable)) if path is not None]
-    least: dict[Path, dict[str, float]] = {python: {} for python in pythons}
-    for _ in range(chosen.repeats):
+    pythons = [path for path in (arguments.against, Path(sys.executable)) if path is not None]
+    least_us: dict[Path, dict[str, float]] = {python: {} for python in pythons}
+    for _ in range(arguments.repeats):
         for python in pythons:
-            for name, figure in measured_by(python).items():
-                least[python][name] = min(figure, least[python].get(name, figure))
-    own = least[pythons[-1]]
-    table = Table(title=f"CPU µs a message, least of {chosen.repeats} runs; {build_kind()}")
+            for name, figure in measure_with(python).items():
+                least_us[python][name] = min(figure, least_us[python].get(name, figure))
+    own_us = least_us[pythons[-1]]
+    table = Table(title=f"CPU µs a message, least of {arguments.repeats} runs; {build_kind()}")
     table.add_column("message → subscribers")
     table.add_column("this build", justify="right")
-    if chosen.against is not None:
+    if arguments.against is not None:
         table.add_column("the other", justify="right")
         table.add_column("ratio", justify="right")
-    for name, figure in own.items():
+    for name, figure in own_us.items():
         cells = [name, f"{figure:.2f}"]
-        if chosen.against is not None:
-            other = least[chosen.against][name]
+        if arguments.against is not None:
+            other = least_us[arguments.against][name]
             cells += [f"{other:.2f}", f"{figure / other:.2f}"]
         table.add_row(*cells)
     Console(width=100).print(table)

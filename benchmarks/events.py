@@ -1,9 +1,9 @@
-"""What events cost: CPU of the broker for one QoS 1 message from a publisher to a subscriber.
+"""Measures the CPU time of events, for one QoS 1 message from a publisher to a subscriber.
 
     python -m benchmarks.events
 
-The brokers take turns, because the machine's speed drifts: quote the ratio to the first. CPU time
-is that of the broker's process, without the clients'.
+Runs of the brokers alternate, because the machine's speed drifts: quote the ratio to the first. The
+CPU time is that of the broker's process, without the clients.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
-from benchmarks.publish import WINDOW, publish_so_many
+from benchmarks.publish import WINDOW, publish_messages
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Puback, Publish, Suback, Subscribe, Subscription
 from penstock.version import build_kind
 
 _VERSION: Final = 4
-_ALL_WAIT: Final = {"limits.max_mqueue_len": "0", "limits.max_mqueue_bytes": "0"}
-_ON: Final = {"events.enabled": "true"}
-_ALL: Final = {**_ON, "events.topic_filters": '["#"]'}
+_NO_QUEUE_LIMITS: Final = {"limits.max_mqueue_len": "0", "limits.max_mqueue_bytes": "0"}
+_ENABLED: Final = {"events.enabled": "true"}
+_ALL_TOPICS: Final = {**_ENABLED, "events.topic_filters": '["#"]'}
 
 SETTINGS: Final[dict[str, dict[str, str]]] = {
     "without events": {},
-    "of clients": _ON,
-    "and 1 message in 100": {**_ALL, "events.sample_one_in": "100"},
-    "and 1 message in 10": {**_ALL, "events.sample_one_in": "10"},
-    "and every message": _ALL,
+    "events of clients": _ENABLED,
+    "and 1 message in 100": {**_ALL_TOPICS, "events.sample_one_in": "100"},
+    "and 1 message in 10": {**_ALL_TOPICS, "events.sample_one_in": "10"},
+    "and every message": _ALL_TOPICS,
 }
 
 
 def main() -> None:
     """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=20_000, help="of one run")
+    parser.add_argument("--messages", type=int, default=20_000, help="messages of one run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each broker")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     runs: dict[str, list[float]] = {name: [] for name in SETTINGS}
-    for _ in range(chosen.repeats):
+    for _ in range(arguments.repeats):
         for name, settings in SETTINGS.items():
             with (
                 tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
-                penstock_in(Path(directory), "file", {**_ALL_WAIT, **settings}) as broker,
+                penstock_in(Path(directory), "file", {**_NO_QUEUE_LIMITS, **settings}) as broker,
             ):
-                runs[name].append(cpu_us(broker, chosen.messages))
-    table = Table(title=f"medians of {chosen.repeats}; penstock runs {build_kind()}")
+                runs[name].append(measure_cpu_us(broker, arguments.messages))
+    table = Table(title=f"medians of {arguments.repeats}; penstock runs {build_kind()}")
     for heading in ("events", "CPU µs/message", "of the first"):
         table.add_column(heading, justify="left" if heading == "events" else "right")
     first = statistics.median(next(iter(runs.values())))
@@ -66,15 +66,15 @@ def main() -> None:
     Console().print(table)
 
 
-def cpu_us(broker: Broker, messages: int) -> float:
-    """CPU of the broker for one message that goes to one subscriber."""
+def measure_cpu_us(broker: Broker, messages: int) -> float:
+    """Return the broker's CPU time for one message to one subscriber, microseconds."""
     subscriber = _Subscriber(broker.port)
     subscriber.start()
     subscriber.subscribed.wait()
-    publish_so_many(broker, 1, 2000)  # caches, and the first segments
+    publish_messages(broker, 1, 2000)  # warm caches, and create the first segments
     subscriber.wait_for(2000)
     before, received = broker.cpu_s(), subscriber.received
-    publish_so_many(broker, 1, messages)
+    publish_messages(broker, 1, messages)
     subscriber.wait_for(received + messages)
     used_s = broker.cpu_s() - before
     taken = subscriber.received - received
@@ -83,7 +83,7 @@ def cpu_us(broker: Broker, messages: int) -> float:
 
 
 class _Subscriber(threading.Thread):
-    """Acknowledges what it gets."""
+    """Subscribes, and acknowledges every message, in a thread."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -105,13 +105,13 @@ class _Subscriber(threading.Thread):
                     answers += encode(Puback(packet.packet_id), _VERSION)
                 elif isinstance(packet, Suback):
                     self.subscribed.set()
-            with contextlib.suppress(OSError):  # it is over
+            with contextlib.suppress(OSError):  # the connection is closed already
                 self._socket.sendall(answers)
 
     def wait_for(self, messages: int) -> None:
         deadline = time.monotonic() + 120
         while self.received < messages - WINDOW:
-            assert time.monotonic() < deadline, f"only {self.received} messages came"
+            assert time.monotonic() < deadline, f"received only {self.received} messages"
             time.sleep(0.01)
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""``python -m benchmarks.failover``: seconds from a loss to the first acknowledgement after it.
+"""``python -m benchmarks.failover``: seconds from a fault to the first acknowledgement after it.
 
-Three machines, each with a NATS server and a broker, in network namespaces (on loopback where they
-cannot be made, without the faults of the network), under a light load. Faults take turns; before
-each all is whole, and the log is led by another machine than the primary's, as the brokers see to
-themselves. The time counts from the fault to the end of the longest silence of all publishers, who
-leave a broker that is silent for half a second: that is part of the time where nothing ends their
-connections (``cable``, ``pause``).
+Three machines, each with a NATS server and a broker, run in network namespaces under a light load
+(on loopback and without network faults where namespaces cannot be made). The kinds of faults
+alternate. Before each fault every machine is up, and the leader of the log is on another machine
+than the primary, as the brokers arrange. The result is the time from the fault to the end of the
+longest interval in which no publisher got an acknowledgement. A publisher reconnects after half a
+second without an answer, which is part of the result where no connection is reset (``cable``,
+``pause``).
 
-Run it on a machine that does nothing else: elections are won by timers.
+Run it on an idle machine: elections depend on timers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _LEAD_S: Final = 60.0
 
 @final
 class Publishers:
-    """A light load: QoS 1 and 2."""
+    """Publishers that make a light load of QoS 1 and 2."""
 
     def __init__(self, machines: Machines, draw: random.Random) -> None:
         self._all = [
@@ -62,66 +63,69 @@ class Publishers:
             publisher.drops = 0.0
 
     def __enter__(self) -> Publishers:
-        """Start them."""
+        """Start the publishers."""
         for publisher in self._all:
             publisher.start()
             assert publisher.ready.wait(DEADLINE_S), publisher.failure
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End them."""
+        """Stop the publishers."""
         for publisher in self._all:
             publisher.ending.set()
         for publisher in self._all:
             publisher.join()
 
     def acknowledged(self) -> list[int]:
-        """Return how many messages of each are acknowledged."""
+        """Return the number of acknowledged messages of each publisher."""
         return [len(publisher.acknowledged) for publisher in self._all]
 
     def check(self) -> None:
-        """Raise what went wrong in one."""
+        """Raise the exception that stopped a publisher, if there is one."""
         for publisher in self._all:
             if publisher.failure is not None:
                 raise publisher.failure
 
 
 def main() -> None:
-    """Measure and print the table."""
+    """Cause the faults, measure the interruptions, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20, help="faults of each kind")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=NAMES)
-    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the random moments of the faults"
+    )
     parser.add_argument("--loopback", action="store_true", help="without network namespaces")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     console.print(machine())
     console.print(version_text())
-    why = "asked for" if chosen.loopback else obstacle()
-    if why:
-        console.print(f"on loopback, without faults of the network: {why}")
+    reason = "--loopback" if arguments.loopback else obstacle()
+    if reason:
+        console.print(f"on loopback, without network faults: {reason}")
     kinds = [
         fault
         for fault in FAULTS
-        if fault.name in chosen.kinds and not (why and fault.needs_network)
+        if fault.name in arguments.kinds and not (reason and fault.needs_network)
     ]
-    draw = random.Random(chosen.seed)
-    found: list[Interruption] = []
+    draw = random.Random(arguments.seed)
+    interruptions: list[Interruption] = []
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-failover-"))
-        network = None if why else stack.enter_context(Network(MACHINES))
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # the brokers' logs, at the end
+        network = None if reason else stack.enter_context(Network(MACHINES))
+        # The logs of the brokers are printed at the end.
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         machines = stack.enter_context(Machines(Path(directory), network))
         load = stack.enter_context(Publishers(machines, draw))
         silences = stack.enter_context(Silences(load.acknowledged))
-        for _ in track(range(chosen.repeats), "faults", console=console, transient=True):
+        for _ in track(range(arguments.repeats), "faults", console=console, transient=True):
             for fault in kinds:
                 machines.wait_until_healthy()
                 wait_for(
                     "the log to be led elsewhere", lambda: _is_led_elsewhere(machines), _LEAD_S
                 )
-                found.append(suffer(machines, load, silences, fault, draw, outlived=1.0))
-    console.print(table(found), highlight=False)
+                interruptions.append(suffer(machines, load, silences, fault, draw, outlived=1.0))
+    console.print(table(interruptions), highlight=False)
 
 
 def _is_led_elsewhere(machines: Machines) -> bool:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.history``: one line for the commit that was measured, and all lines drawn.
+"""``python -m benchmarks.history``: measures the current commit, and plots all measured commits.
 
 ::
 
@@ -7,14 +7,14 @@
                                                                   ▼
                                      docs/benchmarks/history.svg, a part of docs/benchmarks.md
 
-A line has what is needed to judge it: the machine, how busy it was, which build, and a *yardstick*,
-the processor time of a fixed piece of Python that has nothing to do with Penstock. The machine's
-speed drifts by more than most commits change, so lines are drawn as what they would be at the
-yardstick of the first line of their build. They show trends; a change is judged by runs that take
-turns (``benchmarks.side_by_side`` and others).
+A line records the conditions of its figures: the machine, its load, the build, and a *yardstick*,
+which is the processor time of a fixed piece of Python that does not use Penstock. The machine's
+speed drifts by more than most commits change, so the plot scales every figure to the yardstick of
+the first line with the same build. The plot shows trends; to judge a change, alternate runs of both
+versions (``benchmarks.side_by_side`` and others).
 
-Only what was measured goes in: no line is edited, none is made up for a commit of the past.
-``--draw`` draws and measures nothing.
+Lines are only appended, by measuring: none is edited, and none is added for an older commit.
+``--draw`` only plots.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rich.table import Table
 
 from benchmarks import peers, window
 from benchmarks.broker import penstock
-from benchmarks.durability import fdatasyncs_s
+from benchmarks.durability import time_fdatasyncs_s
 from benchmarks.machine import machine
 from benchmarks.pages import PLOTS, write_part
 from benchmarks.publish import publish
@@ -53,8 +53,8 @@ import matplotlib.pyplot as plt
 
 HISTORY: Final = Path("benchmarks") / "history.jsonl"
 PLOT: Final = PLOTS / "history.svg"
-MEASURED: Final = ("src", "setup.py", "requirements", "benchmarks/*.py")
-"""Files that figures depend on."""
+MEASURED_FILES: Final = ("src", "setup.py", "requirements", "benchmarks/*.py")
+"""Files that the figures depend on, as Git patterns."""
 
 PUBLISHERS: Final = (1, 10)
 WINDOWS: Final = (32, 1000)
@@ -62,10 +62,10 @@ WINDOW_MESSAGES: Final = 400
 DELIVERED: Final = Scenario("10 → 10", ("-P", "10", "-S", "10"))
 
 CPU: Final = "cpu µs"
-"""What figures end in that are processor time of the broker, for a message or a copy."""
+"""Suffix of the names of figures that are processor time of the broker, per message or copy."""
 
 RATE: Final = "a second"
-"""What figures end in that are rates."""
+"""Suffix of the names of figures that are rates."""
 
 _YARDSTICK_ROUNDS: Final = 200_000
 
@@ -79,19 +79,19 @@ judged by runs that take turns.
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured of one commit.
+    """The figures of one commit, and the conditions under which they were measured.
 
     Attributes:
-        at: when, UTC, ISO 8601.
-        commit: short hash.
-        changed: whether what is measured, or measures, differed from the commit.
+        at: the time of the measurement, UTC, ISO 8601.
+        commit: the short hash of the commit.
+        changed: whether `MEASURED_FILES` differed from the commit.
         build: "compiled" or "interpreted".
-        machine: cores, processor, memory and system.
-        load: processes that wanted a core in the minute before, on average.
-        yardstick_ms: processor time of a fixed piece of Python.
-        fdatasync_ms: median of appending and syncing 4 KiB.
-        note: for people, may be empty.
-        figures: by name; medians.
+        machine: cores, processor, memory and operating system.
+        load: the system's load average of the minute before.
+        yardstick_ms: the processor time of a fixed piece of Python.
+        fdatasync_ms: the median time to append and sync 4 KiB.
+        note: free text, may be empty.
+        figures: medians by name, in the unit at the end of the name.
     """
 
     at: str
@@ -107,7 +107,7 @@ class Line:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """Return the lines of a history, the oldest first; none where there is no file."""
+    """Return the lines of a history, oldest first; an empty list if there is no file."""
     if not path.exists():
         return []
     texts = path.read_text(encoding="utf-8").splitlines()
@@ -115,29 +115,29 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Add a line to a history."""
+    """Append a line to the history in the file ``path``."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(line), ensure_ascii=False) + "\n")
 
 
 def yardstick_ms() -> float:
-    """Return the processor time of a fixed piece of Python, the median of five runs."""
-    taken: list[float] = []
+    """Return the processor time of a fixed piece of Python, milliseconds; the median of five."""
+    times_ms: list[float] = []
     for _ in range(5):
         started_s = time.process_time()
         counts: dict[int, int] = {}
         for number in range(_YARDSTICK_ROUNDS):
             counts[number & 1023] = counts.get(number & 1023, 0) + number
-        taken.append((time.process_time() - started_s) * 1000)
-    return statistics.median(taken)
+        times_ms.append((time.process_time() - started_s) * 1000)
+    return statistics.median(times_ms)
 
 
 def figures(seconds: float, repeats: int) -> dict[str, float]:
-    """Return the medians of short runs; the kinds of runs take turns."""
-    found: dict[str, list[float]] = {}
+    """Return the medians of short runs by name; runs of different kinds alternate."""
+    values_by_name: dict[str, list[float]] = {}
 
     def note(name: str, value: float) -> None:
-        found.setdefault(name, []).append(value)
+        values_by_name.setdefault(name, []).append(value)
 
     for _ in range(repeats):
         for persistence in ("file", "memory"):
@@ -156,20 +156,20 @@ def figures(seconds: float, repeats: int) -> dict[str, float]:
         for places in WINDOWS:
             cpu_us = window.cpu_us(places, 1, 1, WINDOW_MESSAGES)
             note(f"stored session, window {places:,} {CPU}", cpu_us)
-    return {name: round(statistics.median(values), 2) for name, values in found.items()}
+    return {name: round(statistics.median(values), 2) for name, values in values_by_name.items()}
 
 
-def measured(seconds: float, repeats: int, note: str) -> Line:
+def measure_commit(seconds: float, repeats: int, note: str) -> Line:
     """Measure the commit that is checked out."""
-    collect_in_portions()  # as a broker does
+    collect_in_portions()  # the garbage collector as in a broker
     load = os.getloadavg()[0]
     commit = _git("rev-parse", "--short=9", "HEAD")
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        synced_s = statistics.median(fdatasyncs_s(Path(directory), 1.0))
+        synced_s = statistics.median(time_fdatasyncs_s(Path(directory), 1.0))
     return Line(
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=commit,
-        changed=bool(_git("status", "--porcelain", "--", *MEASURED)),
+        changed=bool(_git("status", "--porcelain", "--", *MEASURED_FILES)),
         build=build_kind(),
         machine=machine(),
         load=round(load, 1),
@@ -181,19 +181,19 @@ def measured(seconds: float, repeats: int, note: str) -> Line:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.rstrip("\n")
+    process = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return process.stdout.rstrip("\n")
 
 
 def at_first_yardstick(lines: list[Line], of: Line, value: float, is_rate: bool) -> float:
-    """Return what ``value`` would be on a machine as fast as that of the build's first line."""
+    """Scale ``value`` of the line ``of`` to the yardstick of the first line with the same build."""
     first = next(line for line in lines if line.build == of.build)
-    slower = of.yardstick_ms / first.yardstick_ms
-    return value * slower if is_rate else value / slower
+    slowdown = of.yardstick_ms / first.yardstick_ms
+    return value * slowdown if is_rate else value / slowdown
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """Draw all lines of a history into an SVG; the same lines make the same file."""
+    """Plot all lines of a history in an SVG; equal lines give an equal file."""
     plt.rcParams["svg.hashsalt"] = "penstock"
     figure, panels = plt.subplots(2, 1, figsize=(11, 8), sharex=True)
     for panel, ending in zip(panels, (CPU, RATE), strict=True):
@@ -243,15 +243,15 @@ def page(lines: list[Line]) -> str:
 
 
 def main() -> None:
-    """Measure, append, draw; or only draw."""
+    """Measure and append a line, and plot the history; with ``--draw`` only plot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each figure")
-    parser.add_argument("--note", default="", help="what to know of this line")
-    parser.add_argument("--draw", action="store_true", help="measure nothing")
-    chosen = parser.parse_args()
-    if not chosen.draw:
-        line = measured(chosen.seconds, chosen.repeats, chosen.note)
+    parser.add_argument("--note", default="", help="free text for this line")
+    parser.add_argument("--draw", action="store_true", help="only plot")
+    arguments = parser.parse_args()
+    if not arguments.draw:
+        line = measure_commit(arguments.seconds, arguments.repeats, arguments.note)
         append_line(HISTORY, line)
         _show(line, Console().print)
     lines = read_lines(HISTORY)

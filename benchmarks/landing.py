@@ -1,18 +1,19 @@
-"""``python -m benchmarks.landing``: messages into a table, beside Spark alone and beside paho-mqtt.
+"""``python -m benchmarks.landing``: the rate and latency of messages that land in a Delta table.
 
-A broker gets the messages once. Then take turns, on the same rows, with one Spark of all cores:
+A broker gets the messages once. Then these runs alternate, on the same rows, with one Spark that
+has all cores:
 
-* Spark alone: ``spark.read.parquet`` → Parquet, of the very columns that the first landing gave;
-* ``penstock table run``: the log → Delta, messages as they are;
-* ``penstock tables run``: the log → Delta, payloads as they are (raw), and decoded (json);
-* paho-mqtt: a subscriber whose session has all of the messages waiting → Delta, in batches.
+* Spark alone: ``spark.read.parquet`` → Parquet, with the rows and columns of a landed table;
+* ``penstock table run``: the log → Delta, messages without decoding;
+* ``penstock tables run``: the log → Delta, payloads as bytes (raw), and decoded (json);
+* paho-mqtt: a subscriber whose session has all messages in its queue → Delta, in batches.
 
-A landing counts from before the query is made until after its last commit, and syncs its files;
-Spark alone does not. CPU time is that of all processes together: broker, stream service, Spark with
-its Python workers, subscriber.
+The time of a landing is that from the start of the query to the end of its last commit, with the
+syncs of its files; Spark alone does not sync. CPU time is that of all processes together: broker,
+stream service, Spark with its Python workers, subscriber.
 
-At last messages come one by one while a landing runs: how long until each is in the table? It is
-there when a commit that has its offset is in the table's log, which is looked at every few ms.
+Finally messages are published one by one while a landing runs, to measure the time from PUBLISH to
+the table: until the table's log, which is polled every 5 ms, has a commit with the message.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from benchmarks.broker import Broker, penstock_in
 from benchmarks.durability import p99
 from benchmarks.machine import machine
 from benchmarks.paho_ingestion import subscribe
-from benchmarks.publish import publish_so_many
+from benchmarks.publish import publish_messages
 from penstock.cli.version import version_text
 from penstock.config.table import TableDefinition
 from penstock.spark.jobs.landing import TRIGGER_S, Landing, LandingSettings
@@ -70,23 +71,23 @@ DECODERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 SPARK: Final = "Spark alone: Parquet → Parquet"
-AS_THEY_ARE: Final = "Penstock: log → Delta, as they are"
+MESSAGES: Final = "Penstock: log → Delta, as they are"
 PAHO: Final = "paho-mqtt → Delta"
 
-# All messages wait for paho-mqtt's sessions, none is dropped, and no window holds it up.
+# The queues of paho-mqtt's sessions have no limit, and its window is large.
 _SETTINGS: Final = {
     "limits.max_mqueue_len": 0,
     "limits.max_mqueue_bytes": 0,
     "limits.max_inflight": 0,
     "listener.write_buffer_bytes_max": 2**30,
 }
-_LOOK_S: Final = 0.005
+_POLL_S: Final = 0.005
 _TRICKLE_TIMEOUT_S: Final = 60.0
 _STARTED_TIMEOUT_S: Final = 120.0
 
 
 def payloads() -> Iterator[bytes]:
-    """Readings in JSON, about 100 bytes each, no two the same."""
+    """Yield distinct readings in JSON, about 100 bytes each."""
     for n in itertools.count():
         yield (
             b'{"ts":%d,"seq":%d,"temperature":%.3f,"status":"running","ok":true,"note":"%016x"}'
@@ -100,8 +101,8 @@ def payloads() -> Iterator[bytes]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One run."""
+class Measurement:
+    """The figures of one run; cpu_s is the CPU time of all processes."""
 
     rows: int
     seconds: float
@@ -109,7 +110,7 @@ class Measured:
 
 
 class Bench:
-    """A broker with messages, a Spark, and what lands them."""
+    """A broker with messages, a Spark session, and the runs that write the messages to tables."""
 
     def __init__(self, broker: Broker, spark: SparkSession, directory: Path) -> None:
         self.rows = 0
@@ -121,69 +122,78 @@ class Bench:
         self._input = directory / "input"
 
     def fill(self, rows: int, sessions: int) -> None:
-        """Publish at least so many messages, which wait for as many sessions of paho-mqtt, too."""
+        """Publish at least ``rows`` messages, to the log and to ``sessions`` offline sessions."""
         names = [f"paho-{number}" for number in range(sessions)]
         for name in names:
             subscribe(self._broker.port, name)
         self._sessions = iter(names)
-        publish_so_many(self._broker, PUBLISHERS, rows, payloads())
+        publish_messages(self._broker, PUBLISHERS, rows, payloads())
         with StreamClient(self._broker.stream) as client:
             self.rows = client.offsets("messages").latest
 
     def make_input(self) -> None:
-        """Let Spark write what Spark alone will read: the rows and columns of a landed table."""
+        """Write the input of `copy_with_spark`: Parquet with the rows of a landed table."""
         table = self._new_directory()
-        self._land_as_they_are(table)
+        self._land_messages(table)
         self._spark.read.parquet(str(table)).write.parquet(str(self._input))
         shutil.rmtree(table)
 
-    def spark_alone(self) -> Measured:
-        """Read Parquet and write it."""
+    def copy_with_spark(self) -> Measurement:
+        """Measure Spark as it reads and writes Parquet."""
 
         def copy(output: Path) -> int:
             self._spark.read.parquet(str(self._input)).write.parquet(str(output))
             return self.rows
 
-        return self._measured(copy)
+        return self._measure(copy)
 
-    def as_they_are(self) -> Measured:
-        """`penstock table run --available-now`."""
-        return self._measured(self._land_as_they_are)
+    def land_messages(self) -> Measurement:
+        """Measure `penstock table run --available-now`."""
+        return self._measure(self._land_messages)
 
-    def declared(self, decoder: dict[str, Any]) -> Measured:
-        """`penstock tables run --available-now` with one table."""
+    def land_table(self, decoder: dict[str, Any]) -> Measurement:
+        """Measure `penstock tables run --available-now` with one table that has ``decoder``."""
 
         def land(path: Path) -> int:
             definition = {"name": "bench", "topics": TOPICS, "path": str(path), "decoder": decoder}
             table = DeclaredTable(TableDefinition.model_validate(definition), self._directory)
             settings = RunSettings(self._broker.stream, available_now=True)
             TablesRun([table], settings, open_spark=self._open_spark).run()
-            return rows_of(path)
+            return count_rows(path)
 
-        return self._measured(land)
+        return self._measure(land)
 
-    def paho(self) -> Measured:
-        """A subscriber of its own process; its time counts from its CONNECT."""
-        took_s = 0.0
+    def ingest_with_paho(self) -> Measurement:
+        """Measure the process of a paho-mqtt subscriber; its time starts at its CONNECT."""
+        elapsed_s = 0.0
 
         def ingest(path: Path) -> int:
-            nonlocal took_s
+            nonlocal elapsed_s
             arguments = [str(self._broker.port), next(self._sessions), str(path), str(self.rows)]
             command = [sys.executable, "-m", "benchmarks.paho_ingestion", *arguments]
-            took_s = float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-            return rows_of(path)
+            elapsed_s = float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+            return count_rows(path)
 
-        measured = self._measured(ingest)
-        return Measured(measured.rows, took_s, measured.cpu_s)
+        measured = self._measure(ingest)
+        return Measurement(measured.rows, elapsed_s, measured.cpu_s)
 
-    def trickle_s(self, trigger_s: float, messages: int, pause_s: float) -> list[float]:
-        """Seconds from before each PUBLISH until its message is in the table."""
+    def measure_latencies_s(self, trigger_s: float, messages: int, pause_s: float) -> list[float]:
+        """Publish messages one by one while a landing runs.
+
+        Args:
+            trigger_s: the shortest time between two commits of the landing.
+            messages: the number of messages.
+            pause_s: the time between two messages.
+
+        Returns:
+            The seconds from before each PUBLISH until its message is in the table.
+        """
         path = self._new_directory()
         settings = LandingSettings(
             path,
             self._broker.stream,
             trigger_s=trigger_s,
-            starting_offsets=self._end(),
+            starting_offsets=self._end_position(),
             topics=("trickle",),
         )
         landing = Landing(settings, open_spark=self._open_spark)
@@ -192,44 +202,45 @@ class Bench:
         publisher = Client(self._broker, "trickle")
         try:
             watch = CommitWatch(path)
-            publisher.publish_s("trickle")
-            watch.wait_for_rows(1, _STARTED_TIMEOUT_S)  # workers are up from here on
-            sent: list[float] = []
+            publisher.measure_puback_s("trickle")
+            watch.wait_for_rows(1, _STARTED_TIMEOUT_S)  # the workers have started now
+            sent_s: list[float] = []
             for _ in range(messages):
-                sent.append(time.monotonic())
-                publisher.publish_s("trickle")
-                time.sleep(max(0.0, sent[-1] + pause_s - time.monotonic()))
-            seen = watch.wait_for_rows(messages + 1, _TRICKLE_TIMEOUT_S)
+                sent_s.append(time.monotonic())
+                publisher.measure_puback_s("trickle")
+                time.sleep(max(0.0, sent_s[-1] + pause_s - time.monotonic()))
+            seen_s = watch.wait_for_rows(messages + 1, _TRICKLE_TIMEOUT_S)
         finally:
             publisher.close()
             landing.stop()
             running.join()
-            watch.end()
-        return [there - before for there, before in zip(seen[1:], sent, strict=True)]
+            watch.stop()
+        return [
+            landed_s - sent_at_s for landed_s, sent_at_s in zip(seen_s[1:], sent_s, strict=True)
+        ]
 
-    def _land_as_they_are(self, path: Path) -> int:
+    def _land_messages(self, path: Path) -> int:
         settings = LandingSettings(path, self._broker.stream, available_now=True)
         return Landing(settings, open_spark=self._open_spark).run().rows_landed
 
-    def _end(self) -> str:
-        """The end of the log, as a position."""
+    def _end_position(self) -> str:
+        """Return the end of the log as a position in JSON."""
         with StreamClient(self._broker.stream) as client:
             log = client.offsets("messages")
         return Position.of_single_log(log.epoch, log.latest).to_json()
 
     def _open_spark(self, *_: object) -> contextlib.AbstractContextManager[SparkSession]:
-        return contextlib.nullcontext(
-            self._spark.newSession()
-        )  # a session knows a query's name once
+        # A new session for each run: the name of a query is unique in a session.
+        return contextlib.nullcontext(self._spark.newSession())
 
     def _new_directory(self) -> Path:
         return self._directory / f"table-{next(self._runs)}"
 
-    def _measured(self, run: Callable[[Path], int]) -> Measured:
+    def _measure(self, run: Callable[[Path], int]) -> Measurement:
         path = self._new_directory()
-        cpu_s, started_s = all_cpu_s(), time.monotonic()
+        cpu_s, started_s = process_tree_cpu_s(), time.monotonic()
         rows = run(path)
-        measured = Measured(rows, time.monotonic() - started_s, all_cpu_s() - cpu_s)
+        measured = Measurement(rows, time.monotonic() - started_s, process_tree_cpu_s() - cpu_s)
         if rows != self.rows:
             raise RuntimeError(f"{rows} rows landed of {self.rows}")
         shutil.rmtree(path)
@@ -237,33 +248,37 @@ class Bench:
 
 
 class CommitWatch:
-    """When each row was seen in a table's log, in the order of landing."""
+    """A thread that polls a table's log and records when each row was committed."""
 
     def __init__(self, table: Path) -> None:
         self._log = table / "_delta_log"
         self._seen_s: list[float] = []
-        self._ends = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def wait_for_rows(self, rows: int, timeout_s: float) -> list[float]:
-        """When each of so many rows was seen."""
+        """Wait until the table has ``rows``; return the monotonic time of each row, seconds.
+
+        Raises:
+            RuntimeError: the table has fewer rows after ``timeout_s``.
+        """
         deadline_s = time.monotonic() + timeout_s
         while len(self._seen_s) < rows:
             if time.monotonic() > deadline_s:
-                self.end()
+                self.stop()
                 raise RuntimeError(f"{len(self._seen_s)} of {rows} messages landed in time")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return self._seen_s
 
-    def end(self) -> None:
-        """Look no longer."""
-        self._ends.set()
+    def stop(self) -> None:
+        """Stop the thread and wait for its end."""
+        self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
         version = 0
-        while not self._ends.wait(_LOOK_S):
+        while not self._stop.wait(_POLL_S):
             commit = self._log / f"{version:020}.json"
             if commit.exists():
                 now_s = time.monotonic()
@@ -277,13 +292,13 @@ class CommitWatch:
                 version += 1
 
 
-def rows_of(table: Path) -> int:
-    """The rows of a Delta table."""
+def count_rows(table: Path) -> int:
+    """Return the number of rows of a Delta table."""
     return int(DeltaTable(table).count())
 
 
-def all_cpu_s() -> float:
-    """User and system time of this process and all below it, with those that have ended."""
+def process_tree_cpu_s() -> float:
+    """Return user and system time of this process and its descendants, ended ones included."""
     parents: dict[int, int] = {}
     times: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -291,24 +306,26 @@ def all_cpu_s() -> float:
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
             times[int(stat.parent.name)] = sum(map(int, fields[11:15]))
-    ours = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(times[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
+    pids = {os.getpid()}
+    while children := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= children
+    return sum(times[pid] for pid in pids) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmarks and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument(
-        "--repeats", type=int, default=3, help="runs of each; 0: messages one by one only"
+        "--repeats", type=int, default=3, help="runs of each kind; 0: only measure latencies"
     )
     parser.add_argument("--paho-repeats", type=int, help="runs of paho-mqtt, which takes long")
-    parser.add_argument("--trickle", type=int, default=200, help="messages that come one by one")
-    parser.add_argument("--pause", type=float, default=0.137, help="seconds between two of them")
-    chosen = parser.parse_args()
-    sessions = chosen.repeats if chosen.paho_repeats is None else chosen.paho_repeats
+    parser.add_argument("--trickle", type=int, default=200, help="messages for the latencies")
+    parser.add_argument(
+        "--pause", type=float, default=0.137, help="seconds between two of these messages"
+    )
+    arguments = parser.parse_args()
+    sessions = arguments.repeats if arguments.paho_repeats is None else arguments.paho_repeats
     console = Console()
     console.print(machine())
     console.print(version_text())
@@ -318,39 +335,46 @@ def main() -> None:
         local_spark("penstock bench", log=Path(directory) / "spark.log") as spark,
     ):
         bench = Bench(broker, spark, Path(directory))
-        bench.fill(chosen.rows, sessions)
-        if chosen.repeats:
+        bench.fill(arguments.rows, sessions)
+        if arguments.repeats:
             bench.make_input()
         console.print(f"{bench.rows:,} rows; payload {len(next(payloads()))} bytes")
-        kinds: dict[str, Callable[[], Measured]] = {
-            SPARK: bench.spark_alone,
-            AS_THEY_ARE: bench.as_they_are,
+        kinds: dict[str, Callable[[], Measurement]] = {
+            SPARK: bench.copy_with_spark,
+            MESSAGES: bench.land_messages,
             **{
-                f"Penstock: log → Delta, {name}": partial(bench.declared, decoder)
+                f"Penstock: log → Delta, {name}": partial(bench.land_table, decoder)
                 for name, decoder in DECODERS.items()
             },
-            PAHO: bench.paho,
+            PAHO: bench.ingest_with_paho,
         }
-        runs: dict[str, list[Measured]] = {kind: [] for kind in kinds}
-        for repeat in range(max(chosen.repeats, sessions)):
+        runs: dict[str, list[Measurement]] = {kind: [] for kind in kinds}
+        for repeat in range(max(arguments.repeats, sessions)):
             for kind, run in kinds.items():
-                if repeat < (sessions if kind == PAHO else chosen.repeats):
+                if repeat < (sessions if kind == PAHO else arguments.repeats):
                     runs[kind].append(run())
-        if chosen.repeats:
+        if arguments.repeats:
             console.print(_table(runs))
-        if chosen.trickle:
-            shown = Table(
+        if arguments.trickle:
+            latencies = Table(
                 *("shortest time between commits", "p50 ms", "p90 ms", "p99 ms"),
-                title=f"publish to table, {chosen.trickle} messages, one each {chosen.pause:g} s",
+                title=f"to table: {arguments.trickle} messages, one each {arguments.pause:g} s",
             )
             for trigger_s in (0.0, TRIGGER_S, 1.0):
-                waits = bench.trickle_s(trigger_s, chosen.trickle, chosen.pause)
-                marks = statistics.median(waits), sorted(waits)[len(waits) * 9 // 10], p99(waits)
-                shown.add_row(f"{trigger_s:g} s", *(f"{1000 * mark:.0f}" for mark in marks))
-            console.print(shown)
+                waits_s = bench.measure_latencies_s(trigger_s, arguments.trickle, arguments.pause)
+                percentiles_s = (
+                    statistics.median(waits_s),
+                    sorted(waits_s)[len(waits_s) * 9 // 10],
+                    p99(waits_s),
+                )
+                latencies.add_row(
+                    f"{trigger_s:g} s",
+                    *(f"{1000 * percentile_s:.0f}" for percentile_s in percentiles_s),
+                )
+            console.print(latencies)
 
 
-def _table(runs: dict[str, list[Measured]]) -> Table:
+def _table(runs: dict[str, list[Measurement]]) -> Table:
     table = Table(title="medians")
     for heading in ("", "runs", "rows/s", "of Spark alone", "of paho-mqtt", "CPU µs/row"):
         table.add_column(heading, justify="right" if heading else "left")

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark were seen on."""
+"""Describes the machine on which a benchmark runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """Cores, processor, memory, system; one line."""
+    """Return a line with the number of cores, the processor, the memory and the system."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.partition(": ")[2] for line in cpus if line.startswith("model name")), "?")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30

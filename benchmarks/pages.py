@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, which several benchmarks write a part of each."""
+"""Writes parts of docs/benchmarks.md; several benchmarks write one part each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART: Final = re.compile(r"^<!-- part: (\w+) -->\n", re.MULTILINE)
 
 
 def write_part(name: str, text: str) -> None:
-    """Put a part in the place of the one with its name, or at the end of the page."""
+    """Replace the part ``name`` of the page, or append it if there is none."""
     pieces = _PART.split(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "")
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     parts[name] = text

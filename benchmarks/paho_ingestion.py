@@ -1,13 +1,13 @@
-"""MQTT into a Delta table without Penstock, as many do it: paho-mqtt, batches, deltalake.
+"""Ingests MQTT messages into a Delta table without Penstock: paho-mqtt, batches, deltalake.
 
-A subscriber with a session gathers what comes, and appends it to the table when there are enough
-rows, or when a second has gone by. It acknowledges what arrives, as paho-mqtt does by itself: what
-it has gathered is lost when it is killed. One that acknowledges after its commit would be slower,
-and would land messages twice after a crash.
+A subscriber with a persistent session collects messages and appends them to the table when a batch
+is full or a second has passed. paho-mqtt acknowledges a message when it is received, so a batch in
+memory is lost if the process is killed. Acknowledging after the commit would be slower, and would
+write messages twice after a crash.
 
     python -m benchmarks.paho_ingestion PORT CLIENT_ID TABLE ROWS
 
-It ends when the table has so many rows, and prints the seconds since its CONNECT.
+It ends when the table has ROWS rows, and prints the seconds since its CONNECT.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class Ingestion:
-    """Rows that came, and the table they go to."""
+    """Collects rows and appends them to a Delta table in batches."""
 
     def __init__(self, table: str) -> None:
         self.landed = 0
@@ -47,20 +47,20 @@ class Ingestion:
         self._rows: list[tuple[datetime, str, bytes | bytearray, int, bool]] = []
         self._begun_s = time.monotonic()
 
-    def take(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        """One message came."""
+    def add_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        """Add a received message to the batch; the callback of paho-mqtt."""
         self._rows.append(
             (datetime.now(UTC), message.topic, message.payload, message.qos, message.retain)
         )
 
     @property
     def is_due(self) -> bool:
-        """Whether there is enough to be written."""
+        """Return whether the batch is full, or older than `BATCH_S`."""
         waited_s = time.monotonic() - self._begun_s
         return len(self._rows) >= BATCH_ROWS or (bool(self._rows) and waited_s > BATCH_S)
 
     def write(self) -> None:
-        """Append what came to the table."""
+        """Append the batch to the table."""
         rows, self._rows = self._rows, []
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows), _SCHEMA)]  # noqa: B905
         columns.append(columns[0].cast(pa.date32()))
@@ -71,14 +71,14 @@ class Ingestion:
 
 
 def session(client_id: str) -> mqtt.Client:
-    """A client whose session is kept while it is away."""
+    """Return a client with a persistent session."""
     return mqtt.Client(
         CallbackAPIVersion.VERSION2, client_id, clean_session=False, protocol=mqtt.MQTTv311
     )
 
 
 def subscribe(port: int, client_id: str) -> None:
-    """Make the session, and go away: messages wait for it from here on."""
+    """Create the session with its subscription, and disconnect: the broker queues messages."""
     client = session(client_id)
     client.on_connect = lambda client, *_: client.subscribe(TOPICS, qos=1)
     client.on_subscribe = lambda client, *_: client.disconnect()
@@ -87,11 +87,11 @@ def subscribe(port: int, client_id: str) -> None:
 
 
 def main() -> None:
-    """Land what waits for the session."""
+    """Connect, and ingest the messages in the session's queue."""
     port, client_id, table, rows = sys.argv[1:]
     ingestion = Ingestion(table)
     client = session(client_id)
-    client.on_message = ingestion.take
+    client.on_message = ingestion.add_message
     started_s = time.monotonic()
     client.connect("127.0.0.1", int(port))
     while ingestion.landed < int(rows):

@@ -1,8 +1,8 @@
-"""The brokers that are measured beside Penstock, those that this machine has or can install.
+"""Runs other MQTT brokers, to compare them with Penstock.
 
-Mosquitto is Debian's package; amqtt (PyPI) and aedes (npm) are installed below `.cache/peers` when
-they are asked for first. Each runs with its defaults, in memory, on loopback, and lets anonymous
-clients in; what else is set stands here, with its reason.
+Mosquitto is Debian's package; amqtt (PyPI) and aedes (npm) are installed below `.cache/peers` at
+their first use. Each runs with its defaults, in memory, on loopback, and accepts anonymous clients;
+settings that differ from the defaults have a comment with the reason.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from benchmarks.broker import START_TIMEOUT_S, Broker, mosquitto_program, pensto
 CACHE: Final = Path(".cache") / "peers"
 
 WINDOW: Final = 100
-"""QoS 1 and 2 messages on the way to a subscriber: as many as ``penstock bench`` asks for.
+"""Most unacknowledged messages for a subscriber: the receive maximum of ``penstock bench``.
 
-Mosquitto stops at 20 by default, Penstock at 32; a window that ends earlier in one would measure
-that."""
+The default is 20 in Mosquitto and 32 in Penstock; with unequal windows the benchmark would compare
+these defaults."""
 
 AMQTT_VERSION: Final = "0.12.1"
 AEDES_VERSION: Final = "1.2.0"
@@ -51,16 +51,16 @@ listener {{port}} 127.0.0.1
 allow_anonymous true
 max_inflight_messages {WINDOW}
 max_queued_messages 0
-"""  # its default of 1,000 would drop what waits for a window, and what is lost costs nothing
+"""  # the default of 1,000 would drop messages, and dropped messages take no CPU time
 
 
 class NotInstalled(Exception):
-    """A broker is not there and cannot be installed; why."""
+    """A broker is missing and cannot be installed; the message says why."""
 
 
 @contextlib.contextmanager
 def penstock(persistence: str) -> Iterator[Broker]:
-    """Penstock, with a queue and a window as long as Mosquitto's."""
+    """Run Penstock with Mosquitto's queue limit and window."""
     settings = {"limits.max_mqueue_len": 0, "limits.max_inflight": WINDOW}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
@@ -71,30 +71,44 @@ def penstock(persistence: str) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def mosquitto(tcp_nodelay: bool) -> Iterator[Broker]:
-    """Mosquitto without persistence; `set_tcp_nodelay true` halves its speed."""
+    """Run Mosquitto without persistence; ``tcp_nodelay`` halves its speed.
+
+    Raises:
+        NotInstalled: Mosquitto is missing or did not start.
+    """
     program = mosquitto_program()
     if program is None:
         raise NotInstalled("Mosquitto is not installed (Debian: mosquitto)")
     lines = _MOSQUITTO + ("set_tcp_nodelay true\n" if tcp_nodelay else "")
-    with _configured(lines, lambda path: [program, "-c", path]) as broker:
+    with _run_with_configuration(lines, lambda path: [program, "-c", path]) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def amqtt() -> Iterator[Broker]:
-    """amqtt, in an environment of its own."""
+    """Run amqtt, in its own virtual environment.
+
+    Raises:
+        NotInstalled: amqtt could not be installed or did not start.
+    """
     program = CACHE / "amqtt" / "bin" / "amqtt"
     if not program.exists():
         _install([sys.executable, "-m", "venv", "--clear", str(CACHE / "amqtt")])
         pip = str(CACHE / "amqtt" / "bin" / "pip")
         _install([pip, "install", "--quiet", f"amqtt=={AMQTT_VERSION}"])
-    with _configured(_AMQTT, lambda path: [str(program.absolute()), "-c", path]) as broker:
+    with _run_with_configuration(
+        _AMQTT, lambda path: [str(program.absolute()), "-c", path]
+    ) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def aedes() -> Iterator[Broker]:
-    """aedes, in Node."""
+    """Run aedes in Node.
+
+    Raises:
+        NotInstalled: Node is missing, or aedes could not be installed or did not start.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise NotInstalled("aedes needs Node and npm (Debian: nodejs, npm)")
@@ -102,7 +116,7 @@ def aedes() -> Iterator[Broker]:
     if not (modules / "node_modules" / "aedes").exists():
         modules.mkdir(parents=True, exist_ok=True)
         _install([npm, "install", "--silent", "--prefix", str(modules), f"aedes@{AEDES_VERSION}"])
-    with _configured(_AEDES, lambda path: [node, path], modules.absolute()) as broker:
+    with _run_with_configuration(_AEDES, lambda path: [node, path], modules.absolute()) as broker:
         yield broker
 
 
@@ -110,15 +124,18 @@ def _install(command: list[str]) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise NotInstalled(f"{' '.join(command)} failed: {said.strip()[-300:]}") from error
+        output = getattr(error, "stderr", None) or str(error)
+        raise NotInstalled(f"{' '.join(command)} failed: {output.strip()[-300:]}") from error
 
 
 @contextlib.contextmanager
-def _configured(
+def _run_with_configuration(
     text: str, command: Callable[[str], list[str]], directory: Path | None = None
 ) -> Iterator[Broker]:
-    """A broker with a configuration that has its port; it is ended by signal, and waited for."""
+    """Run ``command`` with a configuration file: ``text`` with its ``{port}`` replaced.
+
+    On exit the process is terminated, and killed after 10 s.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as scratch:
         port = _free_port()
         path = Path(scratch) / "broker.conf.js"
@@ -143,8 +160,8 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Pat
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
             return
         if process.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text(encoding="utf-8", errors="replace")
-            raise NotInstalled(f"the broker did not start: {said[-300:]}")
+            output = log.read_text(encoding="utf-8", errors="replace")
+            raise NotInstalled(f"the broker did not start: {output[-300:]}")
         time.sleep(0.05)
 
 

@@ -1,8 +1,8 @@
-"""Publish as fast as acknowledgements allow: messages a second and broker CPU a message.
+"""Publishes as fast as acknowledgements allow, and measures rate and CPU time of the broker.
 
-Each publisher keeps a window of QoS 1 messages: it sends a block of ready-made PUBLISH
-packets and the next one when the whole block is acknowledged. The packets are encoded
-once, so the generator costs little and the broker is what is measured.
+Each publisher sends a window of QoS 1 messages as one block of encoded PUBLISH packets, and the
+next block when the whole block is acknowledged. The packets are encoded once, so that the load
+generator takes little CPU time.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _VERSION = 4
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One run."""
+class Measurement:
+    """The figures of one run."""
 
     messages_per_s: float
-    messages: int  # all that were acknowledged, those before the clock started too
+    messages: int  # acknowledged messages, with those of the warm-up
     cpu_us_per_message: float
     resident_mib: float
 
 
-def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measured:
-    """Publish with QoS 1 from ``publishers`` connections for ``seconds``."""
+def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measurement:
+    """Publish with QoS 1 from ``publishers`` connections for ``seconds``, after a warm-up."""
     load = _Load(broker, publishers, window=window)
-    warming, _ = load.run(WARM_UP_S)
+    warm_up_messages, _ = load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
     acknowledged, elapsed_s = load.run(seconds)
     cpu_s = broker.cpu_s() - cpu_before_s
-    measured = Measured(
+    measured = Measurement(
         acknowledged / elapsed_s,
-        warming + acknowledged,
+        warm_up_messages + acknowledged,
         cpu_s / max(1, acknowledged) * 1e6,
         broker.resident_mib(),
     )
@@ -54,12 +54,12 @@ def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDO
     return measured
 
 
-def publish_so_many(
+def publish_messages(
     broker: Broker, publishers: int, messages: int, payloads: Iterator[bytes] | None = None
 ) -> None:
-    """Publish ``messages`` with QoS 1, and a window of each publisher more.
+    """Publish at least ``messages`` with QoS 1, and wait until all sent ones are acknowledged.
 
-    With ``payloads`` each has the next of them, and all that was sent is acknowledged at the end.
+    It sends up to a window of each publisher more. Each message takes the next of ``payloads``.
     """
     load = _Load(broker, publishers, payloads)
     load.run(math.inf, messages)
@@ -68,7 +68,7 @@ def publish_so_many(
 
 
 class _Load:
-    """Publishers that keep their windows full."""
+    """Publishers that send a full window as soon as the one before is acknowledged."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Load:
         self._payloads = payloads
         self._window = window
         self._selector = selectors.DefaultSelector()
-        self._owed: dict[socket.socket, int] = {}
+        self._unacknowledged_bytes: dict[socket.socket, int] = {}
         self._blocks: dict[socket.socket, bytes] = {}
         self._numbers: dict[socket.socket, int] = {}
         self._by_descriptor: dict[int, socket.socket] = {}
@@ -94,7 +94,14 @@ class _Load:
             self._send(connection)
 
     def run(self, seconds: float, messages: float = math.inf) -> tuple[int, float]:
-        """For so long or so many; messages acknowledged, and how long it took."""
+        """Publish for ``seconds`` or until ``messages`` are acknowledged.
+
+        Returns:
+            The number of acknowledged messages and the elapsed time, seconds.
+
+        Raises:
+            RuntimeError: the broker closed a connection.
+        """
         started_s = time.monotonic()
         acknowledged = 0
         while (elapsed_s := time.monotonic() - started_s) < seconds and acknowledged < messages:
@@ -103,21 +110,21 @@ class _Load:
                 received = connection.recv(65536)
                 if not received:
                     raise RuntimeError("the broker closed a connection")
-                self._owed[connection] -= len(received)
-                if self._owed[connection] == 0:
+                self._unacknowledged_bytes[connection] -= len(received)
+                if self._unacknowledged_bytes[connection] == 0:
                     acknowledged += self._window
                     self._send(connection)
         return acknowledged, elapsed_s
 
     def finish(self) -> None:
-        """Wait until all that was sent is acknowledged."""
-        while any(self._owed.values()):
+        """Wait until every message is acknowledged."""
+        while any(self._unacknowledged_bytes.values()):
             for key, _ in self._selector.select(1.0):
                 connection = self._by_descriptor[key.fd]
-                self._owed[connection] -= len(connection.recv(65536))
+                self._unacknowledged_bytes[connection] -= len(connection.recv(65536))
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         for connection in self._blocks:
             connection.close()
         self._selector.close()
@@ -127,11 +134,11 @@ class _Load:
         if self._payloads is not None:
             block = _block(self._numbers[connection], self._payloads, self._window)
         connection.sendall(block)
-        self._owed[connection] = self._window * _PUBACK_LENGTH_BYTES
+        self._unacknowledged_bytes[connection] = self._window * _PUBACK_LENGTH_BYTES
 
 
 def _block(number: int, payloads: Iterator[bytes], window: int) -> bytes:
-    """A window of ready-made packets of one publisher."""
+    """Return a window of encoded PUBLISH packets of one publisher."""
     return b"".join(
         encode(Publish(f"bench/{number}", payload, 1, packet_id=packet_id), _VERSION)
         for packet_id, payload in zip(range(1, window + 1), payloads, strict=False)

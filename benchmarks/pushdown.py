@@ -1,10 +1,10 @@
-"""``python -m benchmarks.pushdown``: what travels to Spark for a part of a day, and its time.
+"""``python -m benchmarks.pushdown``: the bytes sent to Spark for a part of a day, and the time.
 
-A log of one day, whose messages come evenly, is written straight into a store; the stream service
-serves it. Between the service and Spark is a relay that counts the bytes it passes on, so that what
-is told has really travelled. Each query runs with Spark's switch for push-down off and on; rows are
-those that Spark's scan got from Python. The first query for a time has the service read the log
-once, to know when its messages were received; it is told by itself.
+A log of one day, with messages at equal intervals, is written directly to a store, and the stream
+service serves it. A relay between the service and Spark counts the bytes that it forwards. Each
+query runs with Spark's push-down off and on; rows are those that Spark's scan got from Python. For
+the first query by time the service reads the log once, to index when messages were received; that
+query is listed separately.
 """
 
 from __future__ import annotations
@@ -54,59 +54,68 @@ QUERIES: Final = {
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One query: rows it gave, rows that Spark got, bytes that travelled to it, and its time."""
+class Measurement:
+    """The figures of one query.
+
+    Attributes:
+        rows: the rows of the result.
+        rows_scanned: the rows that Spark's scan got from the data source.
+        size_bytes: the bytes that the stream service sent.
+        seconds: the time of the query.
+    """
 
     rows: int
-    got: int
+    rows_scanned: int
     size_bytes: int
     seconds: float
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """Passes connections on to a server, and counts the bytes that come back."""
+    """Forwards connections to a server on loopback, and counts the bytes of the answers."""
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Passing)
+        super().__init__(("127.0.0.1", 0), _ForwardingHandler)
         self.port = port
         self.size_bytes = 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return the HOST:PORT on which the relay listens."""
         return f"127.0.0.1:{self.server_address[1]}"
 
 
-class _Passing(socketserver.BaseRequestHandler):
+class _ForwardingHandler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         relay = self.server
         assert isinstance(relay, Relay)
-        with socket.create_connection(("127.0.0.1", relay.port)) as there:
-            forth = threading.Thread(target=_pass_on, args=(self.request, there), daemon=True)
-            forth.start()
-            for size_bytes in _passed(there, self.request):
+        with socket.create_connection(("127.0.0.1", relay.port)) as server:
+            requests = threading.Thread(
+                target=_forward_all, args=(self.request, server), daemon=True
+            )
+            requests.start()
+            for size_bytes in _forward(server, self.request):
                 relay.size_bytes += size_bytes
-            forth.join(1)
+            requests.join(1)
 
 
-def _pass_on(one: socket.socket, other: socket.socket) -> None:
-    for _ in _passed(one, other):
+def _forward_all(source: socket.socket, destination: socket.socket) -> None:
+    for _ in _forward(source, destination):
         pass
 
 
-def _passed(one: socket.socket, other: socket.socket) -> Iterator[int]:
+def _forward(source: socket.socket, destination: socket.socket) -> Iterator[int]:
     with contextlib.suppress(OSError):
-        while data := one.recv(1 << 16):
-            other.sendall(data)
+        while data := source.recv(1 << 16):
+            destination.sendall(data)
             yield len(data)
-        other.shutdown(socket.SHUT_WR)
+        destination.shutdown(socket.SHUT_WR)
 
 
 def write_log(data_dir: Path, rows: int) -> None:
-    """A day of messages of about 100 bytes."""
+    """Write a store with ``rows`` messages of about 100 bytes, received evenly over a day."""
     store = RocksStore(data_dir, (STREAM,))
     for first in range(0, rows, COMMIT_ROWS):
         commit = Commit(first)
@@ -121,8 +130,8 @@ def write_log(data_dir: Path, rows: int) -> None:
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path) -> Iterator[int]:
-    """The stream service of a log; the port it listens on."""
+def serve_log(data_dir: Path) -> Iterator[int]:
+    """Run the stream service of the store in ``data_dir``; yield its port."""
     command = [sys.executable, "-m", "penstock.stream.service", "--data-dir", str(data_dir)]
     process = subprocess.Popen(
         [*command, "--bind", "127.0.0.1:0"],
@@ -138,60 +147,60 @@ def serving(data_dir: Path) -> Iterator[int]:
         process.wait()
 
 
-def measure(frame: DataFrame, relay: Relay) -> Measured:
-    """Run a query."""
+def measure(frame: DataFrame, relay: Relay) -> Measurement:
+    """Run the query of ``frame`` and measure it."""
     before = relay.size_bytes
     started_s = time.perf_counter()
     rows = len(frame.collect())
     seconds = time.perf_counter() - started_s
-    return Measured(rows, rows_scanned(frame), relay.size_bytes - before, seconds)
+    return Measurement(rows, rows_scanned(frame), relay.size_bytes - before, seconds)
 
 
 def rows_scanned(frame: DataFrame) -> int:
-    """How many rows the scan got, as Spark's own metrics have it."""
+    """Return the number of rows that the scan got, from Spark's metrics."""
     jvm: Any = frame._jdf
     scan = jvm.queryExecution().executedPlan().collectLeaves().head()
     return int(scan.metrics().get("numOutputRows").get().value())
 
 
-def run(spark: SparkSession, relay: Relay) -> dict[tuple[str, str], Measured]:
-    """Each query with push-down and without."""
+def run(spark: SparkSession, relay: Relay) -> dict[tuple[str, str], Measurement]:
+    """Run each query without and with push-down; return figures by query and switch."""
     reader = spark.read.format("penstock").option("server", relay.address)
-    reader.load().where("offset < 100").collect()  # Spark's workers are up
-    found = {}
+    reader.load().where("offset < 100").collect()  # starts Spark's workers
+    measurements = {}
     for name, text in QUERIES.items():
         for is_on in ("false", "true"):
             spark.conf.set(SWITCH, is_on)
-            found[name, is_on] = measure(reader.load().where(text), relay)
-    few = spark.read.format("penstock").option("server", relay.address)
-    chosen = few.schema("received_at timestamp, topic string").load()
+            measurements[name, is_on] = measure(reader.load().where(text), relay)
+    new_reader = spark.read.format("penstock").option("server", relay.address)
+    two_columns = new_reader.schema("received_at timestamp, topic string").load()
     name = "another minute"
-    found[f"{name}, two columns", "true"] = measure(chosen.where(QUERIES[name]), relay)
-    return found
+    measurements[f"{name}, two columns", "true"] = measure(two_columns.where(QUERIES[name]), relay)
+    return measurements
 
 
 def main() -> None:
-    """Write the log, run the queries, and print what travelled."""
+    """Write the log, run the queries, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20 * DAY_S, help="messages of the day")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     console.print(machine())
     with tempfile.TemporaryDirectory() as scratch:
         data_dir = Path(scratch) / "data"
-        write_log(data_dir, chosen.rows)
-        with serving(data_dir) as port, Relay(port) as relay:
+        write_log(data_dir, arguments.rows)
+        with serve_log(data_dir) as port, Relay(port) as relay:
             log = Path(scratch) / "spark.log"
             with local_spark("penstock benchmark", log=log) as spark:
-                found = run(spark, relay)
+                measurements = run(spark, relay)
             relay.shutdown()
-    table = Table(title=f"a day of {chosen.rows:,} messages")
+    table = Table(title=f"a day of {arguments.rows:,} messages")
     for heading in ("query", "push-down", "rows", "rows that Spark got", "bytes", "seconds"):
         table.add_column(heading, justify="left" if heading == "query" else "right")
-    for (name, is_on), it in found.items():
+    for (name, is_on), query in measurements.items():
         switch = "on" if is_on == "true" else "off"
-        figures = f"{it.rows:,}", f"{it.got:,}", f"{it.size_bytes:,}", f"{it.seconds:.2f}"
-        table.add_row(name, switch, *figures)
+        rows = f"{query.rows:,}", f"{query.rows_scanned:,}"
+        table.add_row(name, switch, *rows, f"{query.size_bytes:,}", f"{query.seconds:.2f}")
     console.print(table)
 
 

@@ -1,12 +1,11 @@
-"""``python -m benchmarks.recovery``: which part of a start takes how long, cold and prepared?
+"""``python -m benchmarks.recovery``: the time of each part of a start, cold and as a standby.
 
 A store has many sessions with a hundred subscriptions each; some of them have a full window and a
-queue, and there are retained messages. A broker is started on it as far as its engine, *cold* or as
-a *warm* standby that takes over, with the garbage collector as the broker runs it. Each start has a
-process of its own, as a broker has; the figures are medians, and the parts of one start are timed
-one after the other.
+queue, and there are retained messages. A broker starts on it up to its engine, *cold* or as a
+*warm* standby that takes over, with the broker's settings of the garbage collector. Each start has
+its own process. The figures are medians; the parts of one start follow each other.
 
-The file is read before the first start, so that its pages are in the system's cache: a standby has
+The store is read before the first start, so that its pages are in the system's cache: a standby has
 just written them.
 """
 
@@ -51,17 +50,17 @@ from penstock.store.rocks import RocksStore
 from penstock.version import build_kind
 
 SESSIONS_IN_A_COMMIT: Final = 500
-MESSAGES: Final = 1000  # in the log, for the windows and queues
+MESSAGES: Final = 1000  # in the log; windows and queues refer to them
 WINDOW: Final = 32
 QUEUE: Final = 100
-FOLLOWED: Final = 100_000  # operations that the standby is told
-BUSY_ONE_IN: Final = 10  # sessions with a window and a queue
+FOLLOWED_OPERATIONS: Final = 100_000  # operations that the standby applies before it takes over
+BUSY_ONE_IN: Final = 10  # share of sessions with a window and a queue
 _NOW: Final = Now(1000.0, 1_800_000_000_000_000)
 _LIMITS: Final = EngineLimits(receive_maximum=65535)
 
 
 def fill(data_dir: Path, sessions: int, subscriptions: int, retained: int) -> None:
-    """Write the store of a broker with so many sessions, subscriptions of each, and messages."""
+    """Write a store with ``sessions``, ``subscriptions`` of each, and ``retained`` messages."""
     store = RocksStore(data_dir)
     commit = Commit(0)
     commit.messages = [
@@ -76,9 +75,10 @@ def fill(data_dir: Path, sessions: int, subscriptions: int, retained: int) -> No
             commit.sessions.append(SessionRecord(client_id, number, 86_400, 1))
             commit.progress.append(_progress(number, number % BUSY_ONE_IN == 0))
             for place in range(subscriptions):
-                topic_filter = filter_of(number, place)
-                kept = Subscription(topic_filter, place % 3)
-                commit.subscriptions.append(SubscriptionRecord(number, topic_filter, kept))
+                topic_filter = filter_of_session(number, place)
+                subscription = Subscription(topic_filter, place % 3)
+                record = SubscriptionRecord(number, topic_filter, subscription)
+                commit.subscriptions.append(record)
         store.commit(commit)
     for begin in range(0, retained, SESSIONS_IN_A_COMMIT):
         commit = Commit(MESSAGES)
@@ -89,11 +89,11 @@ def fill(data_dir: Path, sessions: int, subscriptions: int, retained: int) -> No
     store.close()
 
 
-def filter_of(session: int, place: int) -> str:
-    """Return the topic filter of a session's subscription: most are its own, some are shared."""
+def filter_of_session(session: int, place: int) -> str:
+    """Return a session's topic filter number ``place``; one in four is equal in all sessions."""
     shape = place % 4
     if shape == 0:
-        return f"plant/{place}/line/+/temperature"  # all sessions have it
+        return f"plant/{place}/line/+/temperature"  # equal in all sessions
     if shape == 1:
         return f"device/{session}/command/{place}"
     if shape == 2:
@@ -105,190 +105,198 @@ def _progress(number: int, is_busy: bool) -> Progress:
     if not is_busy:
         return Progress(number, 1, 1, [], [], [], [], [], [], 1, 0, 1, 0, 0, 0)
     window: list[WindowEntry] = [
-        (one, 1, one, one, 1, False, (), 80, None) for one in range(1, WINDOW + 1)
+        (packet_id, 1, packet_id, packet_id, 1, False, (), 80, None)
+        for packet_id in range(1, WINDOW + 1)
     ]
     pages = [WindowPage(1, window)]
     run = PackedRun(WINDOW + 1)
     for sequence in range(WINDOW + 1, WINDOW + 1 + QUEUE):
         run.add(sequence, sequence, 80, (1, False, (), None))
-    squares = packet_id_checksum([entry[0] for entry in window])
+    checksum = packet_id_checksum([entry[0] for entry in window])
     head, following = WINDOW + 1, WINDOW + 1 + QUEUE
     return Progress(
-        number, head, following, pages, [], [run], [], [], [], head, WINDOW, 64, squares, 0, 0
+        number, head, following, pages, [], [run], [], [], [], head, WINDOW, 64, checksum, 0, 0
     )
 
 
 @final
-class Parts:
-    """Seconds of each part of a start, and CPU seconds of this process in it, in their order.
+class StartTimes:
+    """The time of each part of a start: elapsed and CPU seconds by name, in the order of the parts.
 
-    On a machine that has other work, the CPU seconds tell more.
+    On a machine with other load, compare the CPU seconds.
     """
 
     def __init__(self) -> None:
         self.figures: dict[str, tuple[float, float]] = {}
-        self.bytes_a_subscription = 0.0
+        self.subscription_bytes = 0.0
         self.begin()
 
     def begin(self) -> None:
-        """Begin to time a part."""
+        """Start to time a part."""
         self._began_s = time.perf_counter()
         self._cpu_s = time.process_time()
 
     def end(self, name: str) -> None:
-        """End the part ``name``, and begin the next."""
+        """Record the part ``name`` as finished, and start to time the next."""
         wall_s, cpu_s = time.perf_counter() - self._began_s, time.process_time() - self._cpu_s
         self.figures[name] = (wall_s, cpu_s)
         self.begin()
 
 
-def cold(data_dir: Path) -> Parts:
-    """Start as a broker does."""
+def start_cold(data_dir: Path) -> StartTimes:
+    """Start as a single broker does; return the times of the parts."""
     collect_in_portions()
-    parts = Parts()
+    times = StartTimes()
     store = RocksStore(data_dir)
-    parts.end("open the database")
+    times.end("open the database")
     with freezing():
         recovered = store.recover()
-        parts.end("read and decode all")
-        _build(recovered, None, parts)
+        times.end("read and decode all")
+        _build(recovered, None, times)
     store.close()
-    return parts
+    return times
 
 
-def warm(data_dir: Path) -> Parts:
-    """Take over as a standby does, whose database is open."""
+def take_over_warm(data_dir: Path) -> StartTimes:
+    """Take over as a standby does, with an open database; return the times of the parts."""
     collect_in_portions()
     view = open_for_reading(data_dir)
-    parts = Parts()
+    times = StartTimes()
     prepared = PreparedSessions(_LIMITS)
     preparation = Preparation(prepared)
     before = resident_bytes()
     with freezing():
         preparation.load(view)
-    parts.end("(before: prepare)")
+    times.end("(before: prepare)")
     count = prepared.router.subscription_count
-    parts.bytes_a_subscription = (resident_bytes() - before) / max(1, count)
-    _follow(preparation, parts)
+    times.subscription_bytes = (resident_bytes() - before) / max(1, count)
+    _follow(preparation, times)
     view.close()
     store = RocksStore(data_dir)
-    parts.begin()
+    times.begin()
     with freezing():
         recovered = store.recover(subscriptions=False)
-        parts.end("read and decode the rest")
+        times.end("read and decode the rest")
         assert prepared.covers(recovered.sessions)
-        parts.end("compare the sessions")
-        server = _build(recovered, prepared, parts)
+        times.end("compare the sessions")
+        server = _build(recovered, prepared, times)
     assert server.router.subscription_count == count
     store.close()
-    return parts
+    return times
 
 
-def _follow(preparation: Preparation, parts: Parts) -> None:
-    """Apply operations that concern nothing prepared, and subscriptions that come and go."""
+def _follow(preparation: Preparation, times: StartTimes) -> None:
+    """Apply unrelated operations, then added and removed subscriptions, as a standby does."""
     key, value = encode_key(1), encode_subscription(Subscription("a/b"), 0)
-    others: list[Operation] = [(PUT, "progress", key, value)] * FOLLOWED
+    unrelated: list[Operation] = [(PUT, "progress", key, value)] * FOLLOWED_OPERATIONS
     changes: list[Operation] = []
-    for number in range(FOLLOWED // 2):
-        changed = key + f"new/{number}/state".encode()
-        changes += [(PUT, "subscriptions", changed, value), (DELETE, "subscriptions", changed, b"")]
-    parts.begin()
-    preparation.apply(others)
-    parts.end(f"(before: follow {FOLLOWED:,} other changes)")
+    for number in range(FOLLOWED_OPERATIONS // 2):
+        subscription_key = key + f"new/{number}/state".encode()
+        changes += [
+            (PUT, "subscriptions", subscription_key, value),
+            (DELETE, "subscriptions", subscription_key, b""),
+        ]
+    times.begin()
+    preparation.apply(unrelated)
+    times.end(f"(before: follow {FOLLOWED_OPERATIONS:,} other changes)")
     preparation.apply(changes)
-    parts.end(f"(before: follow {FOLLOWED:,} of subscriptions)")
+    times.end(f"(before: follow {FOLLOWED_OPERATIONS:,} of subscriptions)")
 
 
-def _build(recovered: RecoveredState, prepared: PreparedSessions | None, parts: Parts) -> Server:
-    """Build the engine in two steps: without retained messages, and these."""
+def _build(
+    recovered: RecoveredState, prepared: PreparedSessions | None, times: StartTimes
+) -> Server:
+    """Build the engine and restore the retained messages; time each as a part."""
     retained, recovered.retained = recovered.retained, []
-    parts.begin()
+    times.begin()
     server = Server(_LIMITS, recovered, (), "fsync", _NOW, prepared=prepared)
-    parts.end("build sessions and subscriptions")
+    times.end("build sessions and subscriptions")
     for message in retained:
         server.router.retained.restore(message)
-    parts.end("restore retained messages")
+    times.end("restore retained messages")
     return server
 
 
-def families(data_dir: Path) -> Parts:
-    """Read each column family, without decoding."""
+def read_families(data_dir: Path) -> StartTimes:
+    """Read each column family without decoding; return the time of each."""
     database = open_for_reading(data_dir)
-    parts = Parts()
+    times = StartTimes()
     for name in ("sessions", "subscriptions", "progress", "queue", "retained", "wills"):
         for _ in database.items(name):
             pass
-        parts.end(name)
+        times.end(name)
     for _ in database.items("meta", PRODUCERS):
         pass
-    parts.end("producers")
+    times.end("producers")
     database.close()
-    return parts
+    return times
 
 
-KINDS: Final = {"cold": cold, "warm": warm, "families": families}
+KINDS: Final = {"cold": start_cold, "warm": take_over_warm, "families": read_families}
 
 
-def _apart(answers: Connection, kind: str, data_dir: Path) -> None:
-    answers.send(KINDS[kind](data_dir))
+def _run_in_process(results: Connection, kind: str, data_dir: Path) -> None:
+    results.send(KINDS[kind](data_dir))
 
 
-def run(kind: str, data_dir: Path) -> Parts:
-    """Run one start in a process of its own; return its parts."""
-    spawning = multiprocessing.get_context("spawn")
-    ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_apart, args=(theirs, kind, data_dir))
+def run(kind: str, data_dir: Path) -> StartTimes:
+    """Run one start in its own process; return the times of its parts."""
+    spawn = multiprocessing.get_context("spawn")
+    parent_end, child_end = spawn.Pipe()
+    process = spawn.Process(target=_run_in_process, args=(child_end, kind, data_dir))
     process.start()
-    theirs.close()
-    answer: Parts = ours.recv()
+    child_end.close()
+    result: StartTimes = parent_end.recv()
     process.join()
-    return answer
+    return result
 
 
 def main() -> None:
-    """Measure and print."""
+    """Write the store, run the starts, and print a table of each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--subscriptions", type=int, default=100, help="of each session")
+    parser.add_argument(
+        "--subscriptions", type=int, default=100, help="subscriptions of each session"
+    )
     parser.add_argument("--retained", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--store", type=Path, help="keep the store here, and use it if it exists")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console(width=110)
     with tempfile.TemporaryDirectory() as directory:
-        data_dir = chosen.store or Path(directory) / "data"
+        data_dir = arguments.store or Path(directory) / "data"
         if not data_dir.exists():
-            fill(data_dir, chosen.sessions, chosen.subscriptions, chosen.retained)
-        figures: dict[str, list[Parts]] = {}
+            fill(data_dir, arguments.sessions, arguments.subscriptions, arguments.retained)
+        figures: dict[str, list[StartTimes]] = {}
         run("families", data_dir)
-        for _ in range(chosen.repeats):
-            for kind in chosen.kinds:
+        for _ in range(arguments.repeats):
+            for kind in arguments.kinds:
                 figures.setdefault(kind, []).append(run(kind, data_dir))
     console.print(
-        f"{chosen.sessions:,} sessions with {chosen.subscriptions} subscriptions each,"
-        f" {chosen.retained:,} retained messages; penstock runs {build_kind()}"
+        f"{arguments.sessions:,} sessions with {arguments.subscriptions} subscriptions each,"
+        f" {arguments.retained:,} retained messages; penstock runs {build_kind()}"
     )
     for kind, runs in figures.items():
         console.print(_table(kind, runs))
 
 
-def _table(kind: str, runs: list[Parts]) -> Table:
+def _table(kind: str, runs: list[StartTimes]) -> Table:
     table = Table(title=f"{kind}: medians of {len(runs)}")
     table.add_column("part")
     table.add_column("ms", justify="right")
     table.add_column("CPU ms", justify="right")
     for name in runs[0].figures:
-        table.add_row(name, *_medians([one.figures[name] for one in runs]))
-    together = [
-        [figures for name, figures in one.figures.items() if not name.startswith("(")]
-        for one in runs
+        table.add_row(name, *_medians([run.figures[name] for run in runs]))
+    counted = [
+        [figures for name, figures in run.figures.items() if not name.startswith("(")]
+        for run in runs
     ]
-    sums = [(sum(wall for wall, _ in one), sum(cpu for _, cpu in one)) for one in together]
-    table.add_row("together", *_medians(sums))
-    if runs[0].bytes_a_subscription:
-        used = statistics.median(one.bytes_a_subscription for one in runs)
-        table.caption = f"{used:,.0f} bytes a subscription, with its session"
+    totals = [(sum(wall for wall, _ in parts), sum(cpu for _, cpu in parts)) for parts in counted]
+    table.add_row("total", *_medians(totals))
+    if runs[0].subscription_bytes:
+        bytes_per_subscription = statistics.median(run.subscription_bytes for run in runs)
+        table.caption = f"{bytes_per_subscription:,.0f} bytes a subscription, with its session"
     return table
 
 

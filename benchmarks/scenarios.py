@@ -1,4 +1,4 @@
-"""What brokers are compared by: scenarios, and the figures of a run."""
+"""The scenarios in which brokers are compared, and the figures of a run."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import statistics
 from dataclasses import dataclass
 from typing import Final
 
-OURS: Final = "Penstock"
+PENSTOCK: Final = "Penstock"
 MOSQUITTO: Final = "Mosquitto"
 DURABLE: Final = "Penstock, fsync before PUBACK"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who publishes to whom.
+    """A load from publishers to subscribers.
 
     Attributes:
-        name: for people.
-        options: of ``penstock bench``.
-        levels: of QoS.
-        brokers: who takes part.
+        name: the title in tables and plots.
+        options: the options of ``penstock bench``.
+        levels: the levels of QoS to run.
+        brokers: the names of the brokers to run.
     """
 
     name: str
     options: tuple[str, ...]
     levels: tuple[int, ...] = (0, 1, 2)
-    brokers: tuple[str, ...] = (OURS, MOSQUITTO, "aedes", "amqtt")
+    brokers: tuple[str, ...] = (PENSTOCK, MOSQUITTO, "aedes", "amqtt")
 
 
 SCENARIOS: Final = (
     Scenario("1 → 1", ("-P", "1", "-S", "1")),
     Scenario("10 → 10", ("-P", "10", "-S", "10")),
     Scenario("1 → 50", ("-P", "1", "-S", "50", "--end-to-end", "200")),
-    Scenario("1 → 1, 2,000 messages/s", ("-r", "2000"), (0, 1, 2), (OURS, MOSQUITTO)),
+    Scenario("1 → 1, 2,000 messages/s", ("-r", "2000"), (0, 1, 2), (PENSTOCK, MOSQUITTO)),
     Scenario(
         "10 → 10, sessions that last", ("-P", "10", "-S", "10", "-c"), (1,), (DURABLE, MOSQUITTO)
     ),
@@ -41,15 +41,15 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
+    """The figures of one run.
 
     Attributes:
-        cpu_s: of the broker, for a million copies received; 0 where nothing was.
-        rate: copies received a second.
-        p50_ms: from due to received.
-        p99_ms: likewise.
-        resident_mib: of the broker, at the end.
-        lost: copies.
+        cpu_s: the broker's CPU seconds for a million received copies; 0 if none was received.
+        rate: the received copies a second.
+        p50_ms: the median latency from the due time of a message to its receipt.
+        p99_ms: the 99th percentile of that latency.
+        resident_mib: the broker's resident memory at the end.
+        lost: the number of lost copies.
     """
 
     cpu_s: float
@@ -61,7 +61,7 @@ class Run:
 
 
 def median(runs: list[Run]) -> Run:
-    """The median of each figure."""
+    """Return a run with the median of each figure."""
     return Run(
         cpu_s=statistics.median(run.cpu_s for run in runs),
         rate=statistics.median(run.rate for run in runs),
@@ -73,4 +73,4 @@ def median(runs: list[Run]) -> Run:
 
 
 Medians = dict[tuple[str, int, str], Run]
-"""By scenario, QoS and broker."""
+"""Runs by the names of the scenario, QoS and broker."""

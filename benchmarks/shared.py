@@ -1,6 +1,6 @@
-"""``python -m benchmarks.shared``: a group whose members are away, and taking what waits for it.
+"""``python -m benchmarks.shared``: shared subscriptions with offline members, and handover.
 
-The engine alone, without sockets and store, as in ``benchmarks.subscriptions``.
+It measures the engine without sockets and store, as ``benchmarks.subscriptions`` does.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ WINDOW: Final = 32
 _NOW: Final = Now(1000.0, 1_800_000_000_000_000)
 
 
-class Group(Engine):
-    """A broker with one group.
+class GroupEngine(Engine):
+    """An engine with one shared subscription, `GROUP`.
 
     Args:
-        limits: bounds.
+        limits: the limits of the engine.
     """
 
     def __init__(self, limits: EngineLimits) -> None:
         self.server = Server(limits, RecoveredState("epoch", 0), (), "memory", _NOW)
 
-    def member(self, name: str, *filters: str) -> None:
-        """A member that is away; it has other subscriptions too."""
-        client = self.join(name, kept=True)
-        packet = Subscribe(1, [Subscription(one, 1) for one in (GROUP, *filters)])
+    def add_offline_member(self, name: str, *filters: str) -> None:
+        """Add an offline member that also subscribes to ``filters``."""
+        client = self.join(name, is_persistent=True)
+        packet = Subscribe(1, [Subscription(topic_filter, 1) for topic_filter in (GROUP, *filters)])
         client.receive(encode(packet, VERSION), _NOW)
         client.lost("benchmark", _NOW)
         self.turn()
 
     def publish(self, topic: str, messages: int) -> float:
-        """CPU time of one message, microseconds; one that would be refused is not published."""
+        """Publish messages, unless the queue has no room; return CPU microseconds of each."""
         router = self.server.router
         used_s = 0.0
         for first in range(0, messages, 100):
@@ -61,99 +61,105 @@ class Group(Engine):
         return used_s / messages * 1e6
 
 
-def away(members: int, policy: str, full: bool, messages: int) -> float:
-    """One message to a group of which nobody is connected."""
-    limits = EngineLimits(max_mqueue_len=1 if full else 0, mqueue_overflow=policy)
-    group = Group(limits)
+def measure_offline_group(members: int, policy: str, is_full: bool, messages: int) -> float:
+    """Return the CPU microseconds of a message to a group without connected members."""
+    limits = EngineLimits(max_mqueue_len=1 if is_full else 0, mqueue_overflow=policy)
+    group = GroupEngine(limits)
     for number in range(members):
-        group.member(f"m{number}")
-    group.publish("t", members if full else 1)
+        group.add_offline_member(f"m{number}")
+    group.publish("t", members if is_full else 1)
     return group.publish("t", messages)
 
 
-def handing_on(waiting: int) -> tuple[float, int, float]:
-    """``waiting`` messages, half of them for a group whose member left; another takes them.
+def measure_handover(message_count: int) -> tuple[float, int, float]:
+    """Hand the queued messages of a group over to a new member, while a member is offline.
+
+    The queues have ``message_count`` messages; half of them are the group's.
 
     Returns:
-        Microseconds a message that changed hands, deliveries of the first that were stored
-        again, and milliseconds of the longest turn.
+        CPU microseconds of a message handed over, the number of deliveries stored again, and the
+        milliseconds of the longest turn of the event loop.
     """
     limits = EngineLimits(max_mqueue_len=1000, mqueue_overflow=SPILL, max_inflight=WINDOW)
-    group = Group(limits)
-    group.member("holder", "own")
-    for _ in range(waiting // 2000):
+    group = GroupEngine(limits)
+    group.add_offline_member("holder", "own")
+    for _ in range(message_count // 2000):
         group.publish("t", 1000)
         group.publish("own", 1000)
     holder = group.server.registry.sessions["holder"]
-    helper = group.join("helper", kept=True)
+    new_member = group.join("helper", is_persistent=True)
     packet = Subscribe(1, [Subscription(GROUP, 1)])
-    helper.receive(encode(packet, VERSION), _NOW)
+    new_member.receive(encode(packet, VERSION), _NOW)
     session = group.server.registry.sessions["helper"]
     stored_again = 0
     longest_s = 0.0
     queue = group.server.router.sharing.groups[GROUP].queue
-    before = queue.queue_length
+    queued_before = queue.queue_length
     started_s = time.process_time()
-    for _ in range(waiting // 20 // WINDOW):
+    for _ in range(message_count // 20 // WINDOW):
         turn_s = time.process_time()
         group.server.tick(_NOW)
         commit = group.server.context.seal()
         stored_again += sum(
             len(run)
-            for one in commit.progress
-            if one.number in (holder.number, queue.number)
-            for run in one.segments
+            for progress in commit.progress
+            if progress.number in (holder.number, queue.number)
+            for run in progress.segments
         )
         _finish(commit)
         ids = [entry.packet_id for entry in session.transmission.window.entries()]
         acks = b"".join(encode(Puback(packet_id), VERSION) for packet_id in ids)
-        helper.link.take_ready()
-        helper.receive(acks, _NOW)
+        new_member.link.take_ready()
+        new_member.receive(acks, _NOW)
         longest_s = max(longest_s, time.process_time() - turn_s)
     used_s = time.process_time() - started_s
-    handed_on = before - queue.queue_length
-    return used_s / max(1, handed_on) * 1e6, stored_again, longest_s * 1000
+    handed_over = queued_before - queue.queue_length
+    return used_s / max(1, handed_over) * 1e6, stored_again, longest_s * 1000
 
 
 def _finish(commit: Commit) -> None:
-    """What the store would do: bytes leave, and bodies are read."""
+    """Complete a commit as the store would: release packets, and supply payloads."""
     for release in commit.releases:
         release.done()
-    for stored, asked in commit.body_requests:
-        bodies = {offset: Message("t", b"x" * 64, 1, offset=offset) for offset in asked}
-        stored.supply(asked, bodies, _NOW)
+    for stored, offsets in commit.body_requests:
+        bodies = {offset: Message("t", b"x" * 64, 1, offset=offset) for offset in offsets}
+        stored.supply(offsets, bodies, _NOW)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run both benchmarks and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=5000)
-    parser.add_argument("--messages", type=int, default=2000, help="in one run")
+    parser.add_argument("--messages", type=int, default=2000, help="messages of one run")
     parser.add_argument(
-        "--waiting", type=int, default=100_000, help="for a group and its member that left"
+        "--waiting",
+        type=int,
+        default=100_000,
+        help="queued messages of a group and its offline member",
     )
     parser.add_argument("--repeats", type=int, default=3)
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console(width=110)
     console.print(f"engine alone, {build_kind()}")
-    table = Table(title=f"nobody is connected: CPU µs a message, medians of {chosen.repeats}")
+    table = Table(title=f"no member is connected: CPU µs a message, medians of {arguments.repeats}")
     table.add_column("members")
     for heading in ("with room", "full, drop_oldest", "full, reject"):
         table.add_column(heading, justify="right")
-    for members in (10, chosen.members):
+    for members in (10, arguments.members):
         kinds = [(DROP_OLDEST, False), (DROP_OLDEST, True), (REJECT, True)]
         figures = [
             statistics.median(
-                away(members, policy, full, chosen.messages) for _ in range(chosen.repeats)
+                measure_offline_group(members, policy, is_full, arguments.messages)
+                for _ in range(arguments.repeats)
             )
-            for policy, full in kinds
+            for policy, is_full in kinds
         ]
         table.add_row(f"{members:,}", *[f"{figure:.1f}" for figure in figures])
     console.print(table)
-    each_us, stored_again, longest_ms = handing_on(chosen.waiting)
+    each_us, stored_again, longest_ms = measure_handover(arguments.waiting)
     console.print(
-        f"handing on from {chosen.waiting:,} that wait, half of them shared: {each_us:.0f} µs "
-        f"each, {stored_again:,} stored again, the longest turn {longest_ms:.1f} ms"
+        f"handover, {arguments.waiting:,} queued messages, half of them shared: {each_us:.0f} µs "
+        f"each, {stored_again:,} stored again, longest turn {longest_ms:.1f} ms"
     )
 
 

@@ -1,11 +1,11 @@
-"""``python -m benchmarks.side_by_side``: Penstock beside other brokers, in one run.
+"""``python -m benchmarks.side_by_side``: compares Penstock with other brokers.
 
-Each scenario is a run of ``penstock bench`` against each broker in turn, again and again, because
-the machine's speed drifts: medians are shown, and their ratio to Mosquitto's. CPU time is that of
-the broker's process, for a million copies that subscribers got; on two cores it says more than a
-rate, which the load generator bounds as well.
+In each scenario ``penstock bench`` runs against the brokers alternately, because the machine's
+speed drifts: the tables show medians, and their ratio to Mosquitto's. CPU time is that of the
+broker's process for a million copies received by subscribers. On two cores it is more reliable than
+the rate, which the load generator limits too.
 
-With ``--write`` the figures become docs/benchmarks.md, with its plots.
+``--write`` writes the figures to docs/benchmarks.md, with plots.
 """
 
 from __future__ import annotations
@@ -26,21 +26,30 @@ from rich.table import Table
 from benchmarks import peers
 from benchmarks.broker import Broker
 from benchmarks.machine import machine
-from benchmarks.scenarios import DURABLE, MOSQUITTO, OURS, SCENARIOS, Medians, Run, Scenario, median
+from benchmarks.scenarios import (
+    DURABLE,
+    MOSQUITTO,
+    PENSTOCK,
+    SCENARIOS,
+    Medians,
+    Run,
+    Scenario,
+    median,
+)
 from benchmarks.side_by_side_page import write_page
 from penstock.cli.version import version_text
 
 Start = Callable[[], contextlib.AbstractContextManager[Broker]]
 
 BROKERS: Final[dict[str, Start]] = {
-    OURS: partial(peers.penstock, "memory"),
+    PENSTOCK: partial(peers.penstock, "memory"),
     MOSQUITTO: partial(peers.mosquitto, tcp_nodelay=False),
     "aedes": peers.aedes,
     "amqtt": peers.amqtt,
     DURABLE: partial(peers.penstock, "file"),
 }
 
-# What they speak; Mosquitto 2.0.11 stalls with QoS 2 before MQTT 5.
+# The MQTT version of each broker, 5 by default: Mosquitto 2.0.11 stalls with QoS 2 and MQTT 3.1.1.
 VERSIONS: Final = {"aedes": "3.1.1", "amqtt": "3.1.1"}
 
 _TIMEOUT_S: Final = 120.0
@@ -48,7 +57,11 @@ _WARM_UP_S: Final = 0.5
 
 
 def measure(broker: Broker, version: str, scenario: Scenario, qos: int, seconds: float) -> Run:
-    """One run of ``penstock bench``, with this version of MQTT."""
+    """Run ``penstock bench`` with an MQTT version ("3.1.1" or "5"), and return its figures.
+
+    Raises:
+        RuntimeError: ``penstock bench`` failed.
+    """
     command = [
         *(sys.executable, "-m", "penstock", "bench", "--url", f"mqtt://127.0.0.1:{broker.port}"),
         *("-q", str(qos), "-d", str(seconds), "--warm-up", str(_WARM_UP_S), "--json"),
@@ -56,56 +69,60 @@ def measure(broker: Broker, version: str, scenario: Scenario, qos: int, seconds:
         *scenario.options,
     ]
     cpu_s = broker.cpu_s()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    if not done.stdout:
-        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
-    said: dict[str, Any] = json.loads(done.stdout)
-    received = said["copies"]["received"]
-    latency = said["latency_ms"]["end_to_end"] or {"p50": 0.0, "p99": 0.0}
+    process = subprocess.run(
+        command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if not process.stdout:
+        raise RuntimeError(f"{' '.join(command)} failed: {process.stderr.strip()[-300:]}")
+    report: dict[str, Any] = json.loads(process.stdout)
+    received = report["copies"]["received"]
+    latency = report["latency_ms"]["end_to_end"] or {"p50": 0.0, "p99": 0.0}
     return Run(
         cpu_s=(broker.cpu_s() - cpu_s) / received * 1e6 if received else 0.0,
-        rate=said["per_s"]["received"],
+        rate=report["per_s"]["received"],
         p50_ms=latency["p50"],
         p99_ms=latency["p99"],
         resident_mib=broker.resident_mib(),
-        lost=said["copies"]["lost"],
+        lost=report["copies"]["lost"],
     )
 
 
 def main() -> None:
-    """Measure, print, and write the page where asked."""
+    """Run the scenarios and print tables; with ``--write`` write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each broker")
     parser.add_argument("--brokers", nargs="+", default=list(BROKERS), choices=list(BROKERS))
-    parser.add_argument("--write", action="store_true", help="docs/benchmarks.md and its plots")
-    chosen = parser.parse_args()
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/benchmarks.md and its plots"
+    )
+    arguments = parser.parse_args()
     console = Console()
     console.print(machine())
     console.print(version_text())
     medians: Medians = {}
     with contextlib.ExitStack() as stack:
         running: dict[str, Broker] = {}
-        for name in chosen.brokers:
+        for name in arguments.brokers:
             try:
                 running[name] = stack.enter_context(BROKERS[name]())
             except peers.NotInstalled as reason:
                 console.print(f"measured without {name}: {reason}")
         for scenario in SCENARIOS:
             for qos in scenario.levels:
-                here = [name for name in scenario.brokers if name in running]
-                runs: dict[str, list[Run]] = {name: [] for name in here}
-                what = f"{scenario.name}, QoS {qos}"
-                for _ in track(range(chosen.repeats), what, console=console, transient=True):
-                    for name in here:
+                names = [name for name in scenario.brokers if name in running]
+                runs: dict[str, list[Run]] = {name: [] for name in names}
+                title = f"{scenario.name}, QoS {qos}"
+                for _ in track(range(arguments.repeats), title, console=console, transient=True):
+                    for name in names:
                         version = VERSIONS.get(name, "5")
-                        run = measure(running[name], version, scenario, qos, chosen.seconds)
+                        run = measure(running[name], version, scenario, qos, arguments.seconds)
                         runs[name].append(run)
-                for name in here:
+                for name in names:
                     medians[scenario.name, qos, name] = median(runs[name])
             console.print(_table(scenario, medians))
-    if chosen.write:
-        write_page(medians, chosen.repeats, chosen.seconds)
+    if arguments.write:
+        write_page(medians, arguments.repeats, arguments.seconds)
 
 
 def _table(scenario: Scenario, medians: Medians) -> Table:

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: the figures of ``benchmarks.side_by_side``, with plots."""
+"""Writes the figures of ``benchmarks.side_by_side`` to docs/benchmarks.md, with plots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import matplotlib as mpl
 
 from benchmarks.machine import machine
 from benchmarks.pages import PLOTS, write_part
-from benchmarks.scenarios import MOSQUITTO, OURS, SCENARIOS, Medians, Run, Scenario
+from benchmarks.scenarios import MOSQUITTO, PENSTOCK, SCENARIOS, Medians, Run, Scenario
 from penstock.version import build_kind
 
 mpl.use("svg")
@@ -38,7 +38,7 @@ _HEADINGS: Final = (
 
 
 def write_page(medians: Medians, repeats: int, seconds: float) -> None:
-    """Write page and plots."""
+    """Write the part of the page and the plots."""
     PLOTS.mkdir(exist_ok=True)
     shared = [scenario for scenario in SCENARIOS if len(scenario.brokers) > 2]
     _plot(shared, medians, lambda run: run.cpu_s, "CPU s a million copies", "cpu")
@@ -63,8 +63,8 @@ def _section(scenario: Scenario, medians: Medians) -> str:
         for name in scenario.brokers:
             run = medians.get((scenario.name, qos, name))
             if run is not None:
-                cpu = beside(run.cpu_s, base.cpu_s) if base else ""
-                rate = beside(run.rate, base.rate) if base else ""
+                cpu = ratio_in_words(run.cpu_s, base.cpu_s) if base else ""
+                rate = ratio_in_words(run.rate, base.rate) if base else ""
                 lines.append(
                     f"| {name} | {qos} | {run.cpu_s:.2f} | {'' if name == MOSQUITTO else cpu}"
                     f" | {run.rate:,.0f} | {'' if name == MOSQUITTO else rate} | {run.p50_ms:.2f}"
@@ -73,8 +73,8 @@ def _section(scenario: Scenario, medians: Medians) -> str:
     return "\n".join([*lines, ""])
 
 
-def beside(value: float, base: float) -> str:
-    """How often one is the other, in words: `4.2 times less`, `45 times more`."""
+def ratio_in_words(value: float, base: float) -> str:
+    """Return the ratio of two figures in words: `4.2 times less`, `45 times more`."""
     if value <= 0 or base <= 0:
         return ""
     more, less = value / base, base / value
@@ -89,8 +89,8 @@ def _plot(
     label: str,
     name: str,
 ) -> None:
-    """Bars, a group for each QoS, a panel for each scenario, on a logarithmic scale."""
-    plt.rcParams["svg.hashsalt"] = "penstock"  # the same figures make the same file
+    """Plot bars on a logarithmic scale: a panel for each scenario, a group for each QoS."""
+    plt.rcParams["svg.hashsalt"] = "penstock"  # equal figures give an equal file
     figure, panels = plt.subplots(1, len(scenarios), figsize=(11, 3.5), sharey=True)
     for panel, scenario in zip(panels, scenarios, strict=True):
         present = [
@@ -103,7 +103,7 @@ def _plot(
             runs = [medians[scenario.name, qos, broker] for qos in scenario.levels]
             places = [qos + (at - (len(present) - 1) / 2) * width for qos in scenario.levels]
             heights = [value(run) for run in runs]
-            panel.bar(places, heights, width, label=broker, zorder=2 if broker == OURS else 1)
+            panel.bar(places, heights, width, label=broker, zorder=2 if broker == PENSTOCK else 1)
         panel.set_yscale("log")
         panel.set_title(scenario.name)
         panel.set_xticks(list(scenario.levels), [f"QoS {qos}" for qos in scenario.levels])

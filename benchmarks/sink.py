@@ -1,7 +1,7 @@
-"""``python -m benchmarks.sink``: rows published as Spark's sink does it, and who waits meanwhile.
+"""``python -m benchmarks.sink``: the rate of Spark's sink, and its effect on another publisher.
 
-Stages rows through the stream service, has the broker publish them as one batch, and measures both;
-beside it a client publishes at QoS 1, one message after the other, before and during that.
+It stages rows through the stream service, has the broker publish them as one batch, and measures
+both. Another client publishes at QoS 1, one message after the other, before and during that.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.stream.requests import PutRequest, SetRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from penstock.version import build_kind
 
-ROWS_OF_A_FILE = 65_536
+ROWS_PER_FILE = 65_536
 
 
-def table(count: int) -> pa.Table:
-    """So many rows with 100 bytes of payload."""
+def make_rows(count: int) -> pa.Table:
+    """Return ``count`` rows to publish, with 100 bytes of payload."""
     columns = [
         pa.array([f"out/{n % 100}" for n in range(count)]),
         pa.array([b"%0100d" % n for n in range(count)], pa.binary()),
@@ -40,64 +40,64 @@ def table(count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=PUBLISH_SCHEMA)
 
 
-class Bystander:
-    """Publishes one message after the other, and notes how long each acknowledgement takes."""
+class OtherPublisher:
+    """A thread that publishes one message after the other and records each latency of PUBACK."""
 
     def __init__(self, client: Client) -> None:
-        self.waits_s: list[float] = []
+        self.latencies_s: list[float] = []
         self._client = client
-        self._ends = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._ends.is_set():
-            self.waits_s.append(self._client.publish_s("bystander"))
+        while not self._stop.is_set():
+            self.latencies_s.append(self._client.measure_puback_s("bystander"))
             time.sleep(0.002)
 
-    def end(self) -> tuple[float, float]:
-        """Median and 99th percentile, ms."""
-        self._ends.set()
+    def stop(self) -> tuple[float, float]:
+        """Stop the thread; return the median and the 99th percentile of the latencies, ms."""
+        self._stop.set()
         self._thread.join()
-        return statistics.median(self.waits_s) * 1000, p99(self.waits_s) * 1000
+        return statistics.median(self.latencies_s) * 1000, p99(self.latencies_s) * 1000
 
 
 def main() -> None:
-    """Measure and print."""
+    """Stage and publish the rows, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000)
-    chosen = parser.parse_args()
-    rows = table(chosen.rows)
-    shown = Table("", "rows/s", "QoS 1 beside it, p50 ms", "p99 ms")
+    arguments = parser.parse_args()
+    rows = make_rows(arguments.rows)
+    results = Table("", "rows/s", "other publisher, p50 ms", "p99 ms")
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
         penstock_in(Path(directory), "file") as broker,
         StreamClient(broker.stream) as client,
     ):
-        client.streams()  # it may still be starting
+        client.streams()  # waits until the stream service has started
         publisher = Client(broker, "bystander")
-        alone = Bystander(publisher)
+        baseline = OtherPublisher(publisher)
         time.sleep(2.0)
-        shown.add_row("nothing", "", *(f"{ms:.1f}" for ms in alone.end()))
+        results.add_row("nothing", "", *(f"{ms:.1f}" for ms in baseline.stop()))
 
-        beside = Bystander(publisher)
+        other = OtherPublisher(publisher)
         started_s = time.monotonic()
         files = [
-            client.stage(PutRequest("bench", 0, "run", 0, at), rows.slice(at, ROWS_OF_A_FILE))
-            for at in range(0, rows.num_rows, ROWS_OF_A_FILE)
+            client.stage(PutRequest("bench", 0, "run", 0, at), rows.slice(at, ROWS_PER_FILE))
+            for at in range(0, rows.num_rows, ROWS_PER_FILE)
         ]
         rate = rows.num_rows / (time.monotonic() - started_s)
-        shown.add_row("staging", f"{rate:,.0f}", *(f"{ms:.1f}" for ms in beside.end()))
+        results.add_row("staging", f"{rate:,.0f}", *(f"{ms:.1f}" for ms in other.stop()))
 
-        beside = Bystander(publisher)
+        other = OtherPublisher(publisher)
         started_s = time.monotonic()
         client.publish(SetRequest("bench", 0, "run", "bench", tuple(files)))
         rate = rows.num_rows / (time.monotonic() - started_s)
-        shown.add_row("publishing", f"{rate:,.0f}", *(f"{ms:.1f}" for ms in beside.end()))
+        results.add_row("publishing", f"{rate:,.0f}", *(f"{ms:.1f}" for ms in other.stop()))
         publisher.close()
     console = Console()
-    console.print(f"{chosen.rows:,} rows of 100 bytes; penstock runs {build_kind()}")
-    console.print(shown)
+    console.print(f"{arguments.rows:,} rows of 100 bytes; penstock runs {build_kind()}")
+    console.print(results)
 
 
 if __name__ == "__main__":

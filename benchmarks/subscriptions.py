@@ -1,13 +1,13 @@
-"""``python -m benchmarks.subscriptions``: does a message cost more when others subscribe?
+"""``python -m benchmarks.subscriptions``: the CPU time of a message with many other subscriptions.
 
-CPU time a message, for a message that one client gets, while nobody, or a million
-subscriptions that do not match it, or a hundred thousand sessions stand beside it; and while
-other clients subscribe and unsubscribe. In the engine alone, without sockets or a store, where
-nothing hides the cost, and with the garbage collector as the broker runs it.
+It measures the CPU time of a message to one subscriber with ten, and with a million subscriptions
+that do not match it, with a hundred thousand idle sessions, and while other clients subscribe and
+unsubscribe. It measures the engine without sockets and store, whose cost would hide a difference,
+and with the broker's settings of the garbage collector.
 
-Each engine has a process of its own, as a broker has, and each figure is the median of runs that
-take turns. ``hot`` publishes to 100 topics in turn, which
-the match cache keeps; ``cold`` to 20,000, which it does not, so that each message is matched anew.
+Each engine has its own process, and each figure is the median of alternating runs. ``hot``
+publishes to 100 topics in turn, which fit in the match cache; ``cold`` to 20,000, which do not, so
+that each message is matched again.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from penstock.protocol.properties import Properties
 from penstock.services.garbage import collect_if_due, collect_in_portions
 from penstock.version import build_kind
 
-FILTERS_AT_ONCE: Final = 1000  # in one SUBSCRIBE
-FILTERS_OF_ONE: Final = 10_000  # subscriptions of one client
-READ_MESSAGES: Final = 100  # that arrive in one read
+FILTERS_AT_ONCE: Final = 1000  # topic filters in one SUBSCRIBE
+FILTERS_PER_CLIENT: Final = 10_000  # subscriptions of one client
+READ_MESSAGES: Final = 100  # messages in one read from the socket
 HOT_TOPICS: Final = 100
 COLD_TOPICS: Final = 20_000
-RATIO_MAX: Final = 1.5  # what is asked for
+RATIO_MAX: Final = 1.5  # the largest ratio that is acceptable
 VERSION: Final = 5
 _NOW: Final = Now(1000.0, 1_800_000_000_000_000)
 
 
 class Engine:
-    """A broker without sockets and store, one subscriber of ``bench/#`` and one publisher."""
+    """An engine without sockets and store, with a subscriber of ``bench/#`` and a publisher."""
 
     def __init__(self) -> None:
         limits = EngineLimits(receive_maximum=65535)
@@ -64,17 +64,17 @@ class Engine:
         self.publisher = self.join("publisher")
         self.turn()
 
-    def join(self, client_id: str, kept: bool = False) -> ServerConnection:
-        """A connected client."""
+    def join(self, client_id: str, is_persistent: bool = False) -> ServerConnection:
+        """Connect a client and return its connection."""
         connection = ServerConnection(self.server, self.server.limits, _NOW)
-        properties = Properties(session_expiry_interval=3600) if kept else None
+        properties = Properties(session_expiry_interval=3600) if is_persistent else None
         connect = Connect(client_id, VERSION, True, 0, properties=properties)
         connection.receive(encode(connect, VERSION), _NOW)
         self.turn()
         return connection
 
     def turn(self) -> int:
-        """What the driver does at the end of a turn, writing to nowhere; bytes that left."""
+        """Do what the driver does at the end of a turn, discarding the output; return its bytes."""
         context = self.server.context
         written = 0
         commit = context.seal()
@@ -90,32 +90,32 @@ class Engine:
         return written
 
     def add_subscriptions(self, count: int) -> None:
-        """Filters of other clients, exact and with wildcards, none of which matches."""
-        made = 0
-        while made < count:
-            client = self.join(f"other-{made}")
-            for first in range(made, min(count, made + FILTERS_OF_ONE), FILTERS_AT_ONCE):
+        """Add ``count`` subscriptions of other clients, some with wildcards; none matches."""
+        added = 0
+        while added < count:
+            client = self.join(f"other-{added}")
+            for first in range(added, min(count, added + FILTERS_PER_CLIENT), FILTERS_AT_ONCE):
                 filters = [
-                    other_filter(number)
+                    unmatched_filter(number)
                     for number in range(first, min(count, first + FILTERS_AT_ONCE))
                 ]
-                packet = Subscribe(1, [Subscription(one, 1) for one in filters])
+                packet = Subscribe(1, [Subscription(topic_filter, 1) for topic_filter in filters])
                 client.receive(encode(packet, VERSION), _NOW)
                 self.turn()
-            made += FILTERS_OF_ONE
+            added += FILTERS_PER_CLIENT
 
     def add_sessions(self, count: int) -> None:
-        """Sessions of clients that are away, with one subscription each."""
+        """Add ``count`` offline sessions with one subscription each."""
         for number in range(count):
-            client = self.join(f"idle-{number}", kept=True)
+            client = self.join(f"idle-{number}", is_persistent=True)
             packet = Subscribe(1, [Subscription(f"idle/{number}/command", 1)])
             client.receive(encode(packet, VERSION), _NOW)
             client.lost("benchmark", _NOW)
             self.turn()
 
 
-def other_filter(number: int) -> str:
-    """The filter of somebody who is not concerned."""
+def unmatched_filter(number: int) -> str:
+    """Return a topic filter that does not match the topics of the benchmark."""
     shape = number % 4
     if shape == 0:
         return f"plant/{number % 997}/line/{number}/temperature"
@@ -126,8 +126,8 @@ def other_filter(number: int) -> str:
     return f"device/{number}"
 
 
-def blocks_of(topics: int, qos: int) -> list[bytes]:
-    """Ready-made reads of PUBLISH packets to so many topics in turn."""
+def encode_reads(topics: int, qos: int) -> list[bytes]:
+    """Return reads of `READ_MESSAGES` encoded PUBLISH packets, to ``topics`` topics in turn."""
     packets = [
         encode(
             Publish(f"bench/{number}", b"x" * 64, qos, packet_id=number % 60000 + 1 if qos else 0),
@@ -141,8 +141,8 @@ def blocks_of(topics: int, qos: int) -> list[bytes]:
     ]
 
 
-def user_us(engine: Engine, blocks: list[bytes], messages: int) -> float:
-    """CPU time of one message, microseconds; there are no system calls in it."""
+def measure_cpu_us(engine: Engine, blocks: list[bytes], messages: int) -> float:
+    """Publish ``messages`` without system calls; return the CPU time of one, microseconds."""
     rounds = messages // READ_MESSAGES
     count = len(blocks)
     started_s = time.process_time()
@@ -155,8 +155,14 @@ def user_us(engine: Engine, blocks: list[bytes], messages: int) -> float:
     return used_s / (rounds * READ_MESSAGES) * 1e6
 
 
-def churn_us(engine: Engine, blocks: list[bytes], messages: int, every: int, name: str) -> float:
-    """CPU time of one message while a client changes a subscription every so many."""
+def measure_churn_us(
+    engine: Engine, blocks: list[bytes], messages: int, change_interval: int, name: str
+) -> float:
+    """Publish while a client changes a subscription every ``change_interval`` messages.
+
+    Returns:
+        The CPU time of one message, microseconds, without that of the subscriptions.
+    """
     client = engine.join("churner")
     subscribe = encode(Subscribe(1, [Subscription(name, 0)]), VERSION)
     unsubscribe = encode(Unsubscribe(2, [name]), VERSION)
@@ -165,7 +171,7 @@ def churn_us(engine: Engine, blocks: list[bytes], messages: int, every: int, nam
     changes = 0
     rounds = messages // READ_MESSAGES
     for number in range(rounds):
-        if number * READ_MESSAGES >= changes * every:
+        if number * READ_MESSAGES >= changes * change_interval:
             client.receive(unsubscribe if changes % 2 else subscribe, _NOW)
             engine.turn()
             changes += 1
@@ -179,14 +185,14 @@ def churn_us(engine: Engine, blocks: list[bytes], messages: int, every: int, nam
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process, bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What stands beside the messages."""
+class Background:
+    """Subscriptions and idle sessions that the engine has besides the subscriber."""
 
     subscriptions: int = 0
     sessions: int = 0
@@ -199,24 +205,24 @@ class Beside:
 
 @dataclass(frozen=True)
 class Run:
-    """Messages to publish; see ``user_us`` and ``churn_us``."""
+    """A run of `measure_cpu_us`, or of `measure_churn_us` if it has a changed filter."""
 
     messages: int
     topics: int
     qos: int = 0
-    changed: str = ""
-    changed_every: int = 1000
+    changed_filter: str = ""
+    change_interval: int = 1000
 
 
-class Pauses:
-    """Looks at how long the garbage collector holds everything up."""
+class CollectorPauses:
+    """Measures the longest pause of the garbage collector in this process."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
         self._began_s = 0.0
-        gc.callbacks.append(self._saw)
+        gc.callbacks.append(self._on_collection)
 
-    def _saw(self, phase: str, _: dict[str, int]) -> None:
+    def _on_collection(self, phase: str, _: dict[str, int]) -> None:
         now_s = time.perf_counter()
         if phase == "start":
             self._began_s = now_s
@@ -224,101 +230,103 @@ class Pauses:
             self.longest_s = max(self.longest_s, now_s - self._began_s)
 
 
-class Apart:
-    """An engine in a process of its own.
+class EngineProcess:
+    """An engine in its own process.
 
     Args:
-        beside: what stands beside the messages.
+        background: other subscriptions and sessions of the engine.
     """
 
-    def __init__(self, beside: Beside) -> None:
-        self.label = str(beside)
-        spawning = multiprocessing.get_context("spawn")
-        self._orders, theirs = spawning.Pipe()
-        self._process = spawning.Process(target=_serve, args=(theirs, beside), daemon=True)
+    def __init__(self, background: Background) -> None:
+        self.label = str(background)
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, child_end = spawn.Pipe()
+        self._process = spawn.Process(target=_run_engine, args=(child_end, background), daemon=True)
         self._process.start()
-        theirs.close()
+        child_end.close()
         self.size_bytes: int
-        self.longest_pause_s: float  # of the garbage collector, while all that was made
-        self.size_bytes, self.longest_pause_s = self._orders.recv()
+        self.longest_pause_s: float  # of the garbage collector, while the background was added
+        self.size_bytes, self.longest_pause_s = self._connection.recv()
 
-    def run(self, order: Run) -> float:
-        """CPU time of one message, microseconds."""
-        self._orders.send(order)
-        figure: float = self._orders.recv()
+    def run(self, run: Run) -> float:
+        """Run ``run`` in the process; return the CPU time of one message, microseconds."""
+        self._connection.send(run)
+        figure: float = self._connection.recv()
         return figure
 
-    def end(self) -> None:
-        """Let the process end."""
-        self._orders.close()
+    def close(self) -> None:
+        """End the process and wait for it."""
+        self._connection.close()
         self._process.join()
 
 
-def _serve(orders: Connection, beside: Beside) -> None:
-    """The process of one engine: it says its size, then runs what it is told to."""
+def _run_engine(connection: Connection, background: Background) -> None:
+    """Serve an `EngineProcess`: send the memory of the engine, then the figure of each run."""
     engine = Engine()
     gc.collect()
     before = resident_bytes()
     collect_in_portions()
-    pauses = Pauses()
-    engine.add_subscriptions(beside.subscriptions)
-    engine.add_sessions(beside.sessions)
-    orders.send((resident_bytes() - before, pauses.longest_s))
+    pauses = CollectorPauses()
+    engine.add_subscriptions(background.subscriptions)
+    engine.add_sessions(background.sessions)
+    connection.send((resident_bytes() - before, pauses.longest_s))
     blocks: dict[tuple[int, int], list[bytes]] = {}
     while True:
         try:
-            order = orders.recv()
+            run = connection.recv()
         except EOFError:
             return
-        kind = (order.topics, order.qos)
+        kind = (run.topics, run.qos)
         if kind not in blocks:
-            blocks[kind] = blocks_of(*kind)
-        if order.changed:
-            figure = churn_us(
-                engine, blocks[kind], order.messages, order.changed_every, order.changed
+            blocks[kind] = encode_reads(*kind)
+        if run.changed_filter:
+            figure = measure_churn_us(
+                engine, blocks[kind], run.messages, run.change_interval, run.changed_filter
             )
         else:
-            figure = user_us(engine, blocks[kind], order.messages)
-        orders.send(figure)
+            figure = measure_cpu_us(engine, blocks[kind], run.messages)
+        connection.send(figure)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subscriptions", type=int, default=1_000_000)
     parser.add_argument("--sessions", type=int, default=100_000)
-    parser.add_argument("--messages", type=int, default=200_000, help="in one run")
+    parser.add_argument("--messages", type=int, default=200_000, help="messages of one run")
     parser.add_argument("--repeats", type=int, default=5)
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console(width=110)
     console.print(f"engine alone, {build_kind()}; CPU µs a message, QoS 0 and 1 to one client")
     with console.status("subscribing"):
-        few = Apart(Beside(subscriptions=10))
-        many = Apart(Beside(subscriptions=chosen.subscriptions))
-        idle = Apart(Beside(sessions=chosen.sessions))
+        small = EngineProcess(Background(subscriptions=10))
+        large = EngineProcess(Background(subscriptions=arguments.subscriptions))
+        idle = EngineProcess(Background(sessions=arguments.sessions))
     console.print(
-        f"memory: {many.size_bytes / chosen.subscriptions:,.0f} bytes a subscription, "
-        f"{idle.size_bytes / chosen.sessions:,.0f} bytes an idle session with one"
+        f"memory: {large.size_bytes / arguments.subscriptions:,.0f} bytes a subscription, "
+        f"{idle.size_bytes / arguments.sessions:,.0f} bytes an idle session with one"
     )
     console.print(
-        f"longest pause of the garbage collector meanwhile: {many.longest_pause_s * 1000:,.0f} ms"
+        f"longest pause of the garbage collector meanwhile: {large.longest_pause_s * 1000:,.0f} ms"
     )
     with console.status("publishing"):
-        compared = _compared(chosen.messages, chosen.repeats, [few, many, idle])
-        churned = _churned(chosen.messages, chosen.repeats, many)
-    console.print(compared)
-    console.print(churned)
-    for engine in (few, many, idle):
-        engine.end()
+        background_table = _compare_backgrounds(
+            arguments.messages, arguments.repeats, [small, large, idle]
+        )
+        churn_table = _measure_churn(arguments.messages, arguments.repeats, large)
+    console.print(background_table)
+    console.print(churn_table)
+    for engine in (small, large, idle):
+        engine.close()
 
 
-def _compared(messages: int, repeats: int, engines: list[Apart]) -> Table:
+def _compare_backgrounds(messages: int, repeats: int, engines: list[EngineProcess]) -> Table:
     kinds = {
         "QoS 0, hot": Run(messages, HOT_TOPICS, 0),
         "QoS 1, hot": Run(messages, HOT_TOPICS, 1),
         "QoS 0, cold": Run(messages, COLD_TOPICS, 0),
     }
-    figures: dict[tuple[str, Apart], list[float]] = {}
+    figures: dict[tuple[str, EngineProcess], list[float]] = {}
     for _ in range(repeats):
         for kind, run in kinds.items():
             for engine in engines:
@@ -334,18 +342,18 @@ def _compared(messages: int, repeats: int, engines: list[Apart]) -> Table:
     return table
 
 
-def _churned(messages: int, repeats: int, engine: Apart) -> Table:
+def _measure_churn(messages: int, repeats: int, engine: EngineProcess) -> Table:
     table = Table(title="QoS 0 to 1000 topics, one subscription changed every 1000 messages")
     table.add_column("changed filter")
     table.add_column("µs a message", justify="right")
-    for label, changed in (
+    for label, changed_filter in (
         ("none", ""),
         ("another topic", "other/topic"),
-        ("a wildcard beside", "other/+/state"),
+        ("another wildcard", "other/+/state"),
         ("one of the topics", "bench/7"),
         ("all of the topics", "bench/+"),
     ):
-        figures = [engine.run(Run(messages, 1000, 0, changed)) for _ in range(repeats)]
+        figures = [engine.run(Run(messages, 1000, 0, changed_filter)) for _ in range(repeats)]
         table.add_row(label, f"{statistics.median(figures):.2f}")
     return table
 

@@ -1,14 +1,14 @@
-"""``python -m benchmarks.upkeep``: what a commit costs after ten thousand of them.
+"""``python -m benchmarks.upkeep``: the time of a commit to a table after ten thousand commits.
 
-Makes commits to tables of each format as a landing job does, two small files each, and looks after
-the tables in between; beside it, for as long as that is bearable, tables that nobody looks after.
-There is no Spark and no log: files are written by the code that tasks run, here, and what Spark
-takes to plan a batch and to keep its checkpoint is left out. Commits come one after the other: that
-there is half a second between two is told to upkeep's budget only, and no leftover becomes old
-enough to go. So files on disk become more all the time, and those that a commit looks at do not.
+It makes commits to tables of each format as a landing job does, with two small files each, and runs
+upkeep between the commits. For comparison it makes a few hundred commits to tables without upkeep.
+There is neither Spark nor a log: this process writes the files with the code of Spark's tasks, and
+the figures leave out Spark's planning and checkpoints. Commits follow each other without a pause;
+only the clock of upkeep's budget advances by half a second for each. No removed file becomes old
+enough to be deleted, so the files on disk increase, but not those that a commit reads.
 
-The machine's speed drifts, and other programs run on it: so at the end a young table of a hundred
-commits and the old one take turns, and their ratio is what to look at.
+The machine's speed drifts, and other programs run on it. So at the end commits to the old table
+alternate with commits to a new table of a hundred commits: compare their ratio.
 
 With ``--write`` the figures become a part of docs/benchmarks.md, with a plot.
 """
@@ -43,16 +43,16 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 
 FORMATS: Final[tuple[Literal["delta", "iceberg"], ...]] = ("delta", "iceberg")
-FILES_A_COMMIT: Final = 2
-ROWS_A_FILE: Final = 20
+FILES_PER_COMMIT: Final = 2
+ROWS_PER_FILE: Final = 20
 TRIGGER_S: Final = 0.5
 WINDOW: Final = 100
-"""Commits whose median is one point of the plot."""
+"""Number of commits whose median is one point of the plot."""
 
-TURNS: Final = 300
-"""Commits that the table at its end and a young one take in turns: the machine's speed drifts."""
+ALTERNATING_COMMITS: Final = 300
+"""Number of commits to each of the old and the new table at the end, which alternate."""
 
-NEGLECTED_COMMITS_MAX: Final = 500
+NO_UPKEEP_COMMITS_MAX: Final = 500
 
 _DAY: Final = datetime(2026, 11, 21, tzinfo=UTC)
 _SELECTION: Final = Selection("20261121T000000-00000001", "messages", ("plant/#",))
@@ -69,16 +69,16 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass
-class Run:
-    """What commits to one table cost; a value for each commit, or for each window.
+class TableFigures:
+    """The figures of the commits to one table.
 
     Attributes:
-        label: which table.
-        commit_ms: a commit and the looks at the table before it.
-        cpu_ms: processor time of that, which other programs on the machine change less.
-        upkeep_ms: what came after it.
-        files: those that are part of the table.
-        growth: time of a commit at the end, by that of a table of a hundred commits; in turns.
+        label: the title of the table.
+        commit_ms: the time of each commit, with the reads of the table before it.
+        cpu_ms: the processor time of each commit; other programs change it less.
+        upkeep_ms: the time of upkeep after each commit.
+        files: the number of files in the table after each `WINDOW` commits.
+        growth: the time of a commit at the end divided by that of a new table; 0 if not measured.
     """
 
     label: str
@@ -90,56 +90,60 @@ class Run:
 
     @property
     def medians_ms(self) -> list[float]:
-        """The median of each window, of processor time."""
+        """Return the median processor time of a commit in each window, milliseconds."""
         return [statistics.median(part) for part in _windows(self.cpu_ms)]
 
     @property
     def means_ms(self) -> list[float]:
-        """The mean of each window, with upkeep."""
+        """Return the mean time of a commit with upkeep in each window, milliseconds."""
         both = [sum(pair) for pair in zip(self.commit_ms, self.upkeep_ms, strict=True)]
         return [statistics.mean(part) for part in _windows(both)]
 
     @property
     def early_and_late_ms(self) -> tuple[float, float, float, float]:
-        """Medians of commits from the hundredth on, and at the end: of the clock, and processor."""
-        found = []
+        """Return the median times of a commit in the second window and in the last one.
+
+        Returns:
+            Elapsed time of both, then processor time of both, milliseconds.
+        """
+        medians = []
         for values in (self.commit_ms, self.cpu_ms):
-            found += [statistics.median(values[WINDOW : 2 * WINDOW] or values)]
-            found += [statistics.median(values[-WINDOW:])]
-        early_ms, late_ms, early_cpu_ms, late_cpu_ms = found
+            medians += [statistics.median(values[WINDOW : 2 * WINDOW] or values)]
+            medians += [statistics.median(values[-WINDOW:])]
+        early_ms, late_ms, early_cpu_ms, late_cpu_ms = medians
         return early_ms, late_ms, early_cpu_ms, late_cpu_ms
 
 
-class Writer:
-    """Makes commits to a new table, and looks after it.
+class TableWriter:
+    """Makes commits to a new table, and runs upkeep after each.
 
     Args:
-        form: delta or iceberg.
-        path: the table's.
-        definition: how it is looked after.
+        form: the format, delta or iceberg.
+        path: the directory of the table.
+        definition: the settings of upkeep.
     """
 
     def __init__(
         self, form: Literal["delta", "iceberg"], path: Path, definition: UpkeepDefinition
     ) -> None:
         self.table = open_table(form, path, _SCHEMA, ("date",), path.parent)
-        self.measured = Run("")
+        self.figures = TableFigures("")
         self._commits = 0
         self._upkeep = Upkeep([self.table], definition, clock_s=self._clock_s)
 
     def commit(self) -> None:
-        """One more."""
-        files = _written(self.table, self._commits)
+        """Make a commit, run upkeep, and record the times."""
+        files = _write_files(self.table, self._commits)
         started_s, cpu_s = time.perf_counter(), time.process_time()
-        _land(self.table, self._commits, files)
+        _commit_files(self.table, self._commits, files)
         landed_s = time.perf_counter()
-        self.measured.cpu_ms.append((time.process_time() - cpu_s) * 1000)
-        self.measured.commit_ms.append((landed_s - started_s) * 1000)
+        self.figures.cpu_ms.append((time.process_time() - cpu_s) * 1000)
+        self.figures.commit_ms.append((landed_s - started_s) * 1000)
         self._commits += 1
         self._upkeep.after_commit()
-        self.measured.upkeep_ms.append((time.perf_counter() - landed_s) * 1000)
+        self.figures.upkeep_ms.append((time.perf_counter() - landed_s) * 1000)
         if self._commits % WINDOW == 0:
-            self.measured.files.append(len(self.table.live_files() or []))
+            self.figures.files.append(len(self.table.live_files() or []))
 
     def _clock_s(self) -> float:
         return time.monotonic() + TRIGGER_S * self._commits
@@ -147,56 +151,60 @@ class Writer:
 
 def run(
     label: str, form: Literal["delta", "iceberg"], commits: int, definition: UpkeepDefinition
-) -> Run:
-    """Make commits to a new table; then to it and to another new one, in turns."""
+) -> TableFigures:
+    """Make ``commits`` to a table, then alternating commits to it and to a new table."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        old = Writer(form, Path(directory, "readings"), definition)
+        old = TableWriter(form, Path(directory, "readings"), definition)
         for _ in range(commits):
             old.commit()
         contents = old.table.contents()
         assert contents is not None
-        assert contents.rows == commits * FILES_A_COMMIT * ROWS_A_FILE, "every row is there once"
-        new = Writer(form, Path(directory, "young"), definition)
+        assert contents.rows == commits * FILES_PER_COMMIT * ROWS_PER_FILE, (
+            "every row is there once"
+        )
+        new = TableWriter(form, Path(directory, "young"), definition)
         for _ in range(WINDOW):
             new.commit()
-        for _ in range(TURNS):
+        for _ in range(ALTERNATING_COMMITS):
             old.commit()
             new.commit()
-    late, early = (statistics.median(it.measured.commit_ms[-TURNS:]) for it in (old, new))
-    its = old.measured
+    late, early = (
+        statistics.median(writer.figures.commit_ms[-ALTERNATING_COMMITS:]) for writer in (old, new)
+    )
+    old_figures = old.figures
     return replace(
-        its,
+        old_figures,
         label=label,
-        commit_ms=its.commit_ms[:commits],
-        cpu_ms=its.cpu_ms[:commits],
-        upkeep_ms=its.upkeep_ms[:commits],
-        files=its.files[: commits // WINDOW],
+        commit_ms=old_figures.commit_ms[:commits],
+        cpu_ms=old_figures.cpu_ms[:commits],
+        upkeep_ms=old_figures.upkeep_ms[:commits],
+        files=old_figures.files[: commits // WINDOW],
         growth=late / early,
     )
 
 
-def _land(table: LandedTable, number: int, files: list[NewFile]) -> None:
-    """What a landing asks the table, and tells it."""
+def _commit_files(table: LandedTable, number: int, files: list[NewFile]) -> None:
+    """Commit files to the table with the reads that a landing makes before."""
     batch = Batch("benchmark", number, _SELECTION)
     assert not table.has_landed(batch)
     seen = table.landed_end(_SELECTION)
-    table.commit(batch, files, seen, seen + FILES_A_COMMIT * ROWS_A_FILE)
+    table.commit(batch, files, seen, seen + FILES_PER_COMMIT * ROWS_PER_FILE)
 
 
-def _written(table: LandedTable, number: int) -> list[NewFile]:
-    """The files of one commit."""
+def _write_files(table: LandedTable, number: int) -> list[NewFile]:
+    """Write the files of one commit."""
     at = _DAY + timedelta(seconds=number * TRIGGER_S)
-    first = number * FILES_A_COMMIT * ROWS_A_FILE
+    first = number * FILES_PER_COMMIT * ROWS_PER_FILE
     files: list[NewFile] = []
-    for start in range(first, first + FILES_A_COMMIT * ROWS_A_FILE, ROWS_A_FILE):
-        offsets = range(start, start + ROWS_A_FILE)
+    for start in range(first, first + FILES_PER_COMMIT * ROWS_PER_FILE, ROWS_PER_FILE):
+        offsets = range(start, start + ROWS_PER_FILE)
         columns = [
-            [_SELECTION.epoch] * ROWS_A_FILE,
+            [_SELECTION.epoch] * ROWS_PER_FILE,
             offsets,
-            [at] * ROWS_A_FILE,
+            [at] * ROWS_PER_FILE,
             [f"plant/{offset % 50}/temp" for offset in offsets],
             [20.0 + offset % 100 / 10 for offset in offsets],
-            [at.date()] * ROWS_A_FILE,
+            [at.date()] * ROWS_PER_FILE,
         ]
         arrays = [
             pa.array(column, kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)
@@ -211,37 +219,37 @@ def _windows(values: list[float]) -> Iterator[list[float]]:
         yield values[start : start + WINDOW]
 
 
-def _shown(runs: list[Run]) -> Iterator[tuple[str, ...]]:
-    """Lines of a table, the headings first."""
+def _table_lines(runs: list[TableFigures]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of the table of results, headings first."""
     yield (
         "table", "commits", "ms a commit, from the 100th", "at the end",
         "processor ms, from the 100th", "at the end",
         "by a table of 100 commits, in turns", "ms with upkeep, mean", "files alive, most",
     )  # fmt: skip
-    for it in runs:
-        early_ms, late_ms, early_cpu_ms, late_cpu_ms = it.early_and_late_ms
+    for run_figures in runs:
+        early_ms, late_ms, early_cpu_ms, late_cpu_ms = run_figures.early_and_late_ms
         yield (
-            it.label,
-            f"{len(it.commit_ms):,}",
+            run_figures.label,
+            f"{len(run_figures.commit_ms):,}",
             f"{early_ms:.1f}",
             f"{late_ms:.1f}",
             f"{early_cpu_ms:.1f}",
             f"{late_cpu_ms:.1f}",
-            f"{it.growth:.2f}" if it.growth else "",
-            f"{statistics.mean(it.means_ms):.1f}",
-            f"{max(it.files):,}",
+            f"{run_figures.growth:.2f}" if run_figures.growth else "",
+            f"{statistics.mean(run_figures.means_ms):.1f}",
+            f"{max(run_figures.files):,}",
         )
 
 
-def _write_page(runs: list[Run]) -> None:
-    lines = [*_shown(runs)]
+def _write_page(runs: list[TableFigures]) -> None:
+    lines = [*_table_lines(runs)]
     table = [f"| {' | '.join(line)} |" for line in lines]
     table.insert(1, "|---|" + "---:|" * (len(lines[0]) - 1))
     about = (__doc__ or "").partition("\n\n")[2].partition("With ``--write``")[0]
-    seen = f"{' '.join(about.split())} Seen on: {machine()}."
+    introduction = f"{' '.join(about.split())} Seen on: {machine()}."
     parts = [
         "# Tables that look after themselves\n",
-        f"Written by `python -m benchmarks.upkeep --write`. {seen}\n",
+        f"Written by `python -m benchmarks.upkeep --write`. {introduction}\n",
         "![Time of a commit and files alive](benchmarks/upkeep.svg)\n",
         *table,
     ]
@@ -249,14 +257,14 @@ def _write_page(runs: list[Run]) -> None:
     write_part("upkeep", "\n".join(parts))
 
 
-def _plot(runs: list[Run]) -> None:
-    plt.rcParams["svg.hashsalt"] = "penstock"  # the same figures make the same file
+def _plot(runs: list[TableFigures]) -> None:
+    plt.rcParams["svg.hashsalt"] = "penstock"  # equal figures give an equal file
     figure, (times, files) = plt.subplots(1, 2, figsize=(11, 3.5))
-    for it in runs:
-        places = [WINDOW * (at + 1) for at in range(len(it.medians_ms))]
-        (line,) = times.plot(places, it.medians_ms, label=it.label)
-        times.plot(places, it.means_ms, linestyle=":", color=line.get_color())
-        files.plot(places, it.files, label=it.label, color=line.get_color())
+    for run_figures in runs:
+        commits = [WINDOW * (number + 1) for number in range(len(run_figures.medians_ms))]
+        (line,) = times.plot(commits, run_figures.medians_ms, label=run_figures.label)
+        times.plot(commits, run_figures.means_ms, linestyle=":", color=line.get_color())
+        files.plot(commits, run_figures.files, label=run_figures.label, color=line.get_color())
     times.set_title("ms of the processor a commit; dotted: ms with upkeep", fontsize="medium")
     files.set_title("files alive, of a day", fontsize="medium")
     files.set_yscale("log")
@@ -272,23 +280,23 @@ def _plot(runs: list[Run]) -> None:
 
 
 def main() -> None:
-    """Measure, print, and perhaps write."""
+    """Measure and print a table; with ``--write`` write the part of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000)
-    parser.add_argument("--write", action="store_true", help="a part of docs/benchmarks.md")
-    chosen = parser.parse_args()
+    parser.add_argument("--write", action="store_true", help="write a part of docs/benchmarks.md")
+    arguments = parser.parse_args()
     console = Console()
-    runs: list[Run] = []
+    runs: list[TableFigures] = []
     for form in FORMATS:
-        runs.append(run(form, form, chosen.commits, UpkeepDefinition()))
-        few = min(chosen.commits, NEGLECTED_COMMITS_MAX)
-        runs.append(run(f"{form}, no upkeep", form, few, UpkeepDefinition(share=0)))
-    headings, *lines = _shown(runs)
-    shown = Table(*headings)
+        runs.append(run(form, form, arguments.commits, UpkeepDefinition()))
+        commits_max = min(arguments.commits, NO_UPKEEP_COMMITS_MAX)
+        runs.append(run(f"{form}, no upkeep", form, commits_max, UpkeepDefinition(share=0)))
+    headings, *lines = _table_lines(runs)
+    result = Table(*headings)
     for line in lines:
-        shown.add_row(*line)
-    console.print(shown)
-    if chosen.write:
+        result.add_row(*line)
+    console.print(result)
+    if arguments.write:
         _write_page(runs)
 
 

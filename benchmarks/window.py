@@ -1,10 +1,10 @@
-"""``python -m benchmarks.window``: what a large in-flight window costs a session that is stored.
+"""``python -m benchmarks.window``: the cost of a large in-flight window of a stored session.
 
-CPU time of one message, from PUBLISH to its last acknowledgement, in a broker without sockets:
-engine, records, and the commits to RocksDB with their syncs. The subscriber keeps its window full
-and acknowledges the oldest messages, as many in a commit as the table says; garbage is collected as
-in the broker. Every figure is the
-median of runs that take turns; quote the ratio to the first line, for the machine's speed drifts.
+It measures the CPU time of one message, from PUBLISH to its last acknowledgement, in a broker
+without sockets: engine, records, and the commits to RocksDB with their syncs. The window of the
+subscriber is full, and it acknowledges the oldest messages, 1 or 16 in each commit. The garbage
+collector has the broker's settings. Every figure is the median of alternating runs; quote the ratio
+to the first line, because the machine's speed drifts.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _NOW: Final = Now(1000.0, 1_800_000_000_000_000)
 
 @final
 class Broker:
-    """A broker without sockets, with a store below ``data_dir`` and one subscriber.
+    """A broker without sockets, with a store and a subscriber whose window is full.
 
     Args:
-        data_dir: where its store is.
-        window: places in the subscriber's window; they are all taken.
-        qos: of its subscription, and of all messages.
+        data_dir: the directory of the store.
+        window: the number of messages in the subscriber's in-flight window.
+        qos: the QoS of the subscription and of all messages.
     """
 
     def __init__(self, data_dir: Path, window: int, qos: int) -> None:
@@ -70,27 +70,27 @@ class Broker:
         self._server.context.batch.collect_columns()
         self._decoder = Decoder(1_000_000, VERSION, server=False)
         self._subscriber = ServerConnection(self._server, limits, _NOW)
-        self._unanswered: deque[int] = deque()
+        self._unacknowledged: deque[int] = deque()
         self._released: list[int] = []
         properties = Properties(session_expiry_interval=3600, receive_maximum=65535)
         self._turn([Connect("subscriber", VERSION, True, 0, properties=properties)], 0)
         self._turn([Subscribe(1, [Subscription("t", qos)])], 0)
         for first in range(0, window, _FILLED_AT_ONCE):
             self._turn([], min(_FILLED_AT_ONCE, window - first))
-        assert len(self._unanswered) == window
+        assert len(self._unacknowledged) == window
 
     def exchange(self, messages: int) -> None:
-        """One commit in which the oldest ``messages`` are acknowledged, and as many published."""
+        """Acknowledge the oldest ``messages`` and publish as many, in one commit."""
         answers: list[Packet] = []
         for _ in range(messages):
-            packet_id = self._unanswered.popleft()
+            packet_id = self._unacknowledged.popleft()
             answers.append(Puback(packet_id) if self._qos == 1 else Pubrec(packet_id))
         answers += [Pubcomp(packet_id) for packet_id in self._released]
         self._released = []
         self._turn(answers, messages)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
     def _turn(self, packets: list[Packet], messages: int) -> None:
@@ -119,13 +119,13 @@ class Broker:
         self._decoder.feed(b"".join(pieces))
         while (packet := self._decoder.next_packet()) is not None:
             if isinstance(packet, Publish):
-                self._unanswered.append(packet.packet_id)
+                self._unacknowledged.append(packet.packet_id)
             elif isinstance(packet, Pubrel):
                 self._released.append(packet.packet_id)
 
 
 def cpu_us(window: int, qos: int, at_once: int, messages: int) -> float:
-    """CPU time of one message, in microseconds."""
+    """Return the CPU time of one message, in microseconds."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         broker = Broker(Path(directory), window, qos)
         broker.exchange(at_once)
@@ -140,18 +140,18 @@ def cpu_us(window: int, qos: int, at_once: int, messages: int) -> float:
 def main() -> None:
     """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2000, help="of one run")
+    parser.add_argument("--messages", type=int, default=2000, help="messages of one run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each figure")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     collect_in_portions()
     kinds = [(qos, at_once) for at_once in AT_ONCE for qos in (1, 2)]
     runs: dict[tuple[int, int, int], list[float]] = {}
-    for _ in range(chosen.repeats):
+    for _ in range(arguments.repeats):
         for window in WINDOWS:
             for qos, at_once in kinds:
-                figure = cpu_us(window, qos, at_once, chosen.messages)
+                figure = cpu_us(window, qos, at_once, arguments.messages)
                 runs.setdefault((window, qos, at_once), []).append(figure)
-    title = f"CPU µs a message, medians of {chosen.repeats}; {build_kind()}"
+    title = f"CPU µs a message, medians of {arguments.repeats}; {build_kind()}"
     table = Table(title=title)
     table.add_column("window", justify="right")
     for qos, at_once in kinds:
