@@ -16,6 +16,7 @@ from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
 from penstock.cluster.log import AppendRefused, Bounds, Entry, LogRefused, LogUnavailable
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.fake_nats import INFO, FakeNats
 from tests.support.nats_cluster import NatsCluster, needed
 from tests.support.nats_credentials import Operator
 
@@ -89,6 +90,16 @@ def test_a_stream_in_memory_is_refused(start: Start) -> None:
 
 def test_a_server_without_jetstream_is_refused(start: Start) -> None:
     refused(log_of(start(jetstream="enabled: false")), "without JetStream")
+
+
+def test_a_server_that_has_lost_its_jetstream_is_passed_over(start: Start) -> None:
+    """As one whose disk was full, until it is restarted; the others have the log."""
+    cluster = start()
+    with FakeNats(lambda visit: visit.take_login(INFO | {"jetstream": False})) as without:
+        chosen = Cluster(log=(without.url, *cluster.urls), name="orders")
+        with closing(JetStreamLog(chosen, "test", 1)) as log:
+            assert works(log)
+        assert without.visits == 1
 
 
 def test_servers_that_are_away_are_said(start: Start) -> None:

@@ -175,6 +175,7 @@ class JetStreamLog:
         self._subject = f"{settings.name}.log"
         self._replicas = replicas
         self._nats = nats_client(settings, client_name)
+        self._nats.needs_jetstream = True  # a server whose disk was full runs without it
         self._bounds = Bounds(1, 0)  # as they were last heard
         self._verified = _Verified(0, 0.0)
 
@@ -326,11 +327,6 @@ class JetStreamLog:
     def _found_or_created(self, ends_s: float) -> dict[str, Any]:
         """Return the configuration of the stream."""
         self._nats.connect(ends_s)
-        if not self._nats.info.fields.get("jetstream"):
-            raise LogRefused(
-                f"the NATS server {self._nats.server} runs without JetStream: write"
-                " `jetstream { store_dir: …, sync_interval: always }` into its configuration"
-            )
         try:
             return dict(self._info(ends_s)["config"])
         except _ApiError as error:

@@ -102,6 +102,7 @@ class NatsClient:
 
     Attributes:
         payload_bytes_min: servers that take only smaller messages are left out.
+        needs_jetstream: whether servers that run without JetStream are left out.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class NatsClient:
         self._awaits_pong = False
         self._last_failure = "no server was tried"
         self.payload_bytes_min = 0
+        self.needs_jetstream = False
         self.info: Info = Info({})
 
     @property
@@ -331,7 +333,8 @@ class NatsClient:
                 raise TimeoutError("it does not greet in time")
 
     def _check(self, info: Info) -> None:
-        """Refuse a server that is too old, or takes too little.
+        """Refuse a server that is too old, takes too little, or lacks JetStream where that is
+        needed.
 
         Raises:
             UnfitServer: it is.
@@ -348,6 +351,12 @@ class NatsClient:
             raise UnfitServer(
                 f"{url} takes messages of {payload_bytes_max} bytes, and the log has some of"
                 f" {self.payload_bytes_min}: set max_payload to that on all servers"
+            )
+        if self.needs_jetstream and not info.fields.get("jetstream"):
+            raise UnfitServer(
+                f"{url} runs without JetStream: write `jetstream {{ store_dir: …, sync_interval:"
+                " always }` into its configuration; if that is there, its disk was full: make room"
+                " and restart it"
             )
 
     def _start_tls(self, host: str, ends_s: float) -> None:
