@@ -3,10 +3,9 @@
 Three machines, each with a NATS server and a broker, run in network namespaces under a light load
 (on loopback and without network faults where namespaces cannot be made). The kinds of faults
 alternate. Before each fault every machine is up, and the leader of the log is on another machine
-than the primary, as the brokers arrange. The result is the time from the fault to the end of the
-longest interval in which no publisher got an acknowledgement. A publisher reconnects after half a
-second without an answer, which is part of the result where no connection is reset (``cable``,
-``pause``).
+than the primary, as the brokers arrange. The result is the length of the longest interval after
+the fault in which no publisher got an acknowledgement. A publisher reconnects after half a second
+without an answer, which is part of the result where no connection is reset (``cable``, ``pause``).
 
 Run it on an idle machine: elections depend on timers.
 """

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Final
 
 from penstock.version import build_kind
-from tests.network.test_wall_clock import LIBRARY
 from tests.support.cluster_faults import NAMES
 from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Verdict, note, noted, total
@@ -43,11 +42,10 @@ def storm(
     seed: int,
     only: list[str],
     has_network: bool,
-    clock: Path | None,
     lands: bool,
 ) -> Verdict | None:
     """Play one storm; return its verdict, None if it failed."""
-    kinds = kinds_of(has_network, clock is not None)
+    kinds = kinds_of(has_network)
     if only:
         kinds = [kind for kind in kinds if kind.name in only]
     where = "network namespaces" if has_network else "loopback"
@@ -67,7 +65,7 @@ def storm(
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(Network(MACHINES)) if has_network else None
             stack.enter_context(contextlib.redirect_stdout(said))
-            verdict = play(directory, network, seed, faults, kinds, tell, clock, seconds, lands)
+            verdict = play(directory, network, seed, faults, kinds, tell, seconds, lands)
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -90,7 +88,6 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="storms, each with the next seed")
     parser.add_argument("--add-to", type=Path, metavar="FILE", help="note them, print the sum")
     parser.add_argument("--only", action="append", choices=NAMES, help="this kind; again for more")
-    parser.add_argument("--no-clock", action="store_true", help="without libfaketime")
     parser.add_argument("--no-landing", action="store_true", help="without Spark")
     parser.add_argument("--loopback", action="store_true", help="without network namespaces")
     asked = parser.parse_args()
@@ -99,15 +96,10 @@ def main() -> int:
     why = "asked for" if asked.loopback else obstacle()
     if why:
         print(f"on loopback, without faults of the network: {why}")
-    clock = None if asked.no_clock else LIBRARY
-    if clock is None:
-        print("without the fault of the clock: libfaketime is not there, or not wanted")
     seconds = float("inf") if asked.seconds is None else asked.seconds
     played = []
     for seed in range(asked.seed, asked.seed + asked.runs):
-        verdict = storm(
-            faults, seconds, seed, asked.only or [], not why, clock, not asked.no_landing
-        )
+        verdict = storm(faults, seconds, seed, asked.only or [], not why, not asked.no_landing)
         played.append(verdict)
         if asked.add_to is not None:
             note(asked.add_to, verdict)

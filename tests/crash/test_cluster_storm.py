@@ -15,7 +15,6 @@ from typing import Final
 
 import pytest
 
-from tests.network.test_wall_clock import LIBRARY
 from tests.support import nats_cluster
 from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Interruption, Verdict, note, noted, total
@@ -32,11 +31,9 @@ def play_one(directory: Path, kinds: tuple[str, ...] = ()) -> None:
     print(f"CRASH_SEED={seed}")
     with contextlib.ExitStack() as stack:
         network = None if obstacle() else stack.enter_context(Network(NAMES))
-        faults = kinds_of(network is not None, LIBRARY is not None)
+        faults = kinds_of(network is not None)
         faults = [fault for fault in faults if not kinds or fault.name in kinds]
-        verdict = play(
-            directory, network, seed, len(faults), faults, clock_library=LIBRARY, lands=not kinds
-        )
+        verdict = play(directory, network, seed, len(faults), faults, lands=not kinds)
         print(verdict)
     assert {one.fault for one in verdict.interruptions} == {fault.name for fault in faults}
 

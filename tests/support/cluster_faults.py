@@ -45,6 +45,7 @@ from penstock.errors import PenstockError
 from penstock.store.database import STORE_DIRECTORY
 from tests.support.deadline import let_pass, wait_for
 from tests.support.machines import Machine, Machines
+from tests.support.member_clocks import clock_of, set_clock
 
 Repair = Callable[[], None]
 
@@ -259,7 +260,7 @@ def _lose_view(machines: Machines, draw: random.Random) -> Repair:
 
 def _jump_clock(machines: Machines, draw: random.Random) -> Repair:
     machine = _primary(machines)
-    now_s = int(clock_file(machine).read_text())
+    now_s = clock_of(machine)
     set_clock(machine, draw.choice([jump_s for jump_s in CLOCKS_S if jump_s != now_s]))
     return _nothing
 
@@ -269,19 +270,6 @@ def _hand_over(machines: Machines, draw: random.Random) -> Repair:
     with contextlib.suppress(PenstockError):  # no standby was heard: it stays the primary
         ask(_primary(machines).member.data_dir, HandOver(), HandOverStarted)
     return _nothing
-
-
-def clock_file(machine: Machine) -> Path:
-    """Return the file by which the wall clock of a machine's broker is set (libfaketime)."""
-    return machine.member.data_dir.parent / "clock"
-
-
-def set_clock(machine: Machine, offset_s: int) -> None:
-    """Set the wall clock of a machine's broker, whole or not at all."""
-    path = clock_file(machine)
-    draft = path.with_suffix(".draft")
-    draft.write_text(f"{offset_s:+d}\n")
-    draft.replace(path)
 
 
 def _seen_by(machine: Machine) -> Path:

@@ -17,7 +17,6 @@ the log once.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 import time
@@ -25,13 +24,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from tests.support.cluster_faults import FAULTS, Fault, clock_file, set_clock
+from tests.support.cluster_faults import FAULTS, Fault
 from tests.support.cluster_landing import Landing
 from tests.support.cluster_load import Load, Traffic
 from tests.support.cluster_verdict import Interruption, Verdict
 from tests.support.deadline import let_pass, wait_for
 from tests.support.kills import compare_log
 from tests.support.machines import Machines
+from tests.support.member_clocks import give_clocks, set_clock
 from tests.support.networks import Network
 
 SILENCE_S: Final = 0.25
@@ -41,12 +41,6 @@ MOMENT_S_MAX: Final = 1.0
 OUTLIVED: Final = 0.5
 RECOVERED_S: Final = 90.0
 _SAMPLE_S: Final = 0.005
-_SLEEP: Final = """
-import select, time
-def sleep(seconds):
-    select.select([], [], [], seconds)
-time.sleep = sleep
-"""
 
 
 @final
@@ -69,12 +63,11 @@ class Silences:
         self._thread.join()
 
     def longest_since(self, began_s: float) -> float:
-        """Return the time from ``began_s`` to the end of the longest silence since; 0 without."""
+        """Return the length of the longest silence since ``began_s``, seconds; 0 without."""
         last_s = self._last_s
         found = [*self._found, (last_s, time.monotonic())]
-        since = [(end - begin, end) for begin, end in found if end > began_s]
-        length_s, end_s = max(since, default=(0.0, 0.0))
-        return end_s - began_s if length_s >= SILENCE_S else 0.0
+        longest_s = max(end - max(begin, began_s) for begin, end in found)
+        return longest_s if longest_s >= SILENCE_S else 0.0
 
     def _sample(self) -> None:
         before = sum(self._acknowledged())
@@ -86,13 +79,9 @@ class Silences:
                 before, self._last_s = now, now_s
 
 
-def kinds_of(has_network: bool, has_clock: bool) -> list[Fault]:
+def kinds_of(has_network: bool) -> list[Fault]:
     """Return the faults that are possible here."""
-    return [
-        fault
-        for fault in FAULTS
-        if (has_network or not fault.needs_network) and (has_clock or fault.name != "clock")
-    ]
+    return [fault for fault in FAULTS if has_network or not fault.needs_network]
 
 
 def play(
@@ -102,7 +91,6 @@ def play(
     faults: int,
     kinds: Sequence[Fault],
     tell: Callable[[str], None] = lambda _progress: None,
-    clock_library: Path | None = None,
     seconds: float = float("inf"),
     lands: bool = False,
 ) -> Verdict:
@@ -115,7 +103,6 @@ def play(
         faults: how many at most.
         kinds: those that happen.
         tell: told how far it is.
-        clock_library: libfaketime, by which clocks jump.
         seconds: time after which no fault is begun.
         lands: whether a landing job runs, whose table is compared with the log.
 
@@ -126,8 +113,7 @@ def play(
     began_s = time.monotonic()
     done: list[Interruption] = []
     machines = Machines(directory, network, {"limits.max_mqueue_len": 0})
-    if clock_library is not None:
-        _give_clocks(machines, clock_library)
+    give_clocks(machines)
     landed: int | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(machines)
@@ -148,9 +134,8 @@ def play(
                     )
                     if landing is not None:
                         landing.check()
-            if clock_library is not None:
-                for machine in machines.all.values():
-                    set_clock(machine, 0)
+            for machine in machines.all.values():
+                set_clock(machine, 0)
             machines.wait_until_healthy()
             load.finish()
             load.judge_retained()
@@ -245,28 +230,3 @@ def _compare(views: dict[str, dict[tuple[str, bytes], bytes]]) -> None:
             f"the views of {first} and {name} differ in {len(wrong)} of {len(view)} keys:"
             f" {[(key, view.get(key), other.get(key)) for key in wrong[:3]]}"
         )
-
-
-def _give_clocks(machines: Machines, library: Path) -> None:
-    """Give each broker a wall clock of its own (libfaketime).
-
-    libfaketime fails each call by which ``time.sleep`` waits, so another one takes its place in all
-    processes of a broker.
-    """
-    for machine in machines.all.values():
-        site = machine.member.data_dir.parent / "site"
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(_SLEEP)
-        paths = [str(site), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        absolute = [str(Path(path).resolve()) for path in paths if path]
-        machine.member.set_environment("PYTHONPATH", os.pathsep.join(absolute))
-        set_clock(machine, 0)
-        for name, value in (
-            ("LD_PRELOAD", str(library)),
-            ("FAKETIME_TIMESTAMP_FILE", str(clock_file(machine))),
-            ("FAKETIME_CACHE_DURATION", "1"),  # seconds; without a cache each look costs a file
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-            ("DONT_FAKE_MONOTONIC", "1"),
-            ("NO_FAKE_STAT", "1"),
-        ):
-            machine.member.set_environment(name, value)

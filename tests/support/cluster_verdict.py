@@ -15,7 +15,8 @@ import msgspec
 
 
 class Interruption(NamedTuple):
-    """The cost of one fault: seconds until acknowledgements came again; 0 where they went on."""
+    """The cost of one fault: the longest time without an acknowledgement since then, seconds; 0
+    where they went on."""
 
     fault: str
     seconds: float
@@ -89,7 +90,7 @@ def total(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def table(interruptions: Sequence[Interruption]) -> str:
-    """Return the table by kind of fault: seconds until the first acknowledgement."""
+    """Return the table by kind of fault: seconds without an acknowledgement."""
     lines = [f"{'fault':<16}{'count':>6}{'went on':>9}{'p50 s':>8}{'p99 s':>8}{'max s':>8}"]
     for name in dict.fromkeys(one.fault for one in interruptions):
         all_s = sorted(one.seconds for one in interruptions if one.fault == name)
