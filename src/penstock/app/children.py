@@ -1,7 +1,8 @@
 """The processes beside a broker: stream service, admin process, OpenTelemetry process.
 
-They are prepared (their ports are taken), started and stopped together. In a cluster they outlive
-the role of the broker: they ask over the control socket, whoever listens there.
+They are prepared (their ports are reserved), started and stopped together. In a cluster they run on
+when the role of this machine changes: they use the control socket, which has the same path in both
+roles.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class Children:
 
     Attributes:
         settings: the settings in use; a reload replaces them.
-        stream: the stream service; None without.
-        admin: the admin process; None without.
-        otlp: the OpenTelemetry process; None without.
-        urls: their addresses for the line with ``ready``, each after a space.
+        stream: the stream service; None if it is switched off.
+        admin: the admin process; None if it is switched off.
+        otlp: the OpenTelemetry process; None if it is switched off.
+        urls: the addresses of the processes for the line with ``ready``, each after a space.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -45,18 +46,18 @@ class Children:
         self.urls = ""
         self._running: set[str] = set()
 
-    def all(self) -> list[ChildProcess]:
-        """Return the children that the settings ask for."""
+    def processes(self) -> list[ChildProcess]:
+        """Return the child processes that the settings ask for."""
         children = (self.stream, self.admin, self.otlp)
         return [child for child in children if child is not None]
 
     def samples(self) -> Iterable[MetricSample]:
-        """Yield the values for a scrape."""
-        for child in self.all():
+        """Yield the samples for a scrape."""
+        for child in self.processes():
             yield "child_restarts", (child.name,), child.restarts
 
     async def prepare(self) -> None:
-        """Take the ports of the child processes and check their requirements, so that a mistake
+        """Reserve the ports of the child processes and check their requirements, so that a mistake
         ends the start.
 
         Raises:
@@ -72,22 +73,22 @@ class Children:
                 settings.durability.data_dir, self.otlp_arguments()
             )
 
-    async def pause_stream(self, pauses: bool) -> None:
+    async def set_stream_paused(self, is_paused: bool) -> None:
         """End the stream service and wait for it, before its store is replaced; or start it again.
 
-        Without one, or before it was started, nothing is done.
+        Do nothing if there is no stream service, or it was not started.
 
         Args:
-            pauses: True to end it, False to start it.
+            is_paused: True to end the service, False to start it.
         """
         if self.stream is not None and self.stream.name in self._running:
-            await self.stream.pause(pauses)
+            await self.stream.set_paused(is_paused)
 
     async def _prepare_stream(self) -> None:
         settings = self.settings
         stream = settings.stream
         check_stream_files(stream)
-        for file in self._seed_token()[1:]:
+        for file in self._seed_token_arguments()[1:]:
             read_tokens(Path(file))  # so that a mistake ends the start
         bind = stream.bind
         port = await reserve_port(stream_process.NAME, stream_process.OPTION, bind.host, bind.port)
@@ -121,22 +122,24 @@ class Children:
             )
 
     def start_stream(self) -> None:
-        """Start the stream service, if it does not run."""
+        """Start the stream service if there is one and it does not run."""
         self._start(self.stream)
 
     def start_admin(self) -> None:
-        """Start the admin process, if it does not run; it asks the control socket at once."""
+        """Start the admin process if there is one and it does not run; the control socket must be
+        open."""
         self._start(self.admin)
 
     def start_otlp(self) -> None:
-        """Start the OpenTelemetry process, if it does not run; it asks the control socket, too."""
+        """Start the OpenTelemetry process if there is one and it does not run; the control socket
+        must be open."""
         self._start(self.otlp)
 
     def apply_settings(self, settings: Settings) -> None:
-        """Use other settings; a process whose arguments or files may have changed starts again, if
-        it runs."""
-        arguments = (self.stream_arguments, self.admin_arguments, self.otlp_arguments)
-        before = [asked() for asked in arguments]
+        """Use other settings; restart each running process whose arguments have changed, or which
+        reads files."""
+        makers = (self.stream_arguments, self.admin_arguments, self.otlp_arguments)
+        before = [arguments() for arguments in makers]
         self.settings = settings
         children = (self.stream, self.admin, self.otlp)
         files = (
@@ -144,12 +147,12 @@ class Children:
             settings.admin.file_options,
             settings.opentelemetry.file_options,
         )
-        for child, asked, former, read in zip(children, arguments, before, files, strict=True):
-            if child is not None and (asked() != former or read):
-                child.restart(asked())
+        for child, arguments, former, names in zip(children, makers, before, files, strict=True):
+            if child is not None and (arguments() != former or names):
+                child.restart(arguments())
 
     async def stop_otlp(self) -> None:
-        """End the OpenTelemetry process: in a cluster that of the primary alone sends, for all
+        """End the OpenTelemetry process: in a cluster only the primary exports, because all
         machines have the same messages and events."""
         if self.otlp is not None:
             self._running.discard(self.otlp.name)
@@ -157,26 +160,28 @@ class Children:
 
     async def stop(self) -> None:
         """End all child processes."""
-        await asyncio.gather(*(child.stop() for child in self.all()))
+        await asyncio.gather(*(child.stop() for child in self.processes()))
 
     def _start(self, child: ChildProcess | None) -> None:
         if child is not None and child.name not in self._running:
             self._running.add(child.name)
             child.start()
 
-    # -- their arguments ---------------------------------------------------------------
+    # -- arguments of the processes ----------------------------------------------------
 
     def stream_arguments(self) -> Arguments:
         """Return the arguments of the stream service that a reload may change."""
-        options = (*self.settings.stream.file_options, *self._own_token(), *self._seed_token())
-        return stream_process.changing_arguments(self._publishing_json(), options)
+        tokens = (*self._own_token_arguments(), *self._seed_token_arguments())
+        options = (*self.settings.stream.file_options, *tokens)
+        return stream_process.reloadable_arguments(self._publishing_json(), options)
 
     def admin_arguments(self) -> Arguments:
         """Return the arguments of the admin process that a reload may change."""
-        return admin_process.changing_arguments(self.settings.admin, self._events_arguments())
+        return admin_process.reloadable_arguments(self.settings.admin, self._events_arguments())
 
     def _events_arguments(self) -> Arguments:
-        """Return the arguments with the address to read events from; none if events are off."""
+        """Return the arguments with the address of the stream service, from which events are read;
+        none if events are switched off."""
         settings = self.settings
         if self.stream is None or not settings.events.enabled:
             return ()
@@ -195,18 +200,18 @@ class Children:
             if settings.requires_stream_token():
                 file = stream_token_file(settings.durability.data_dir)
                 stream += ["--stream-token-file", str(file)]
-        return otlp_process.changing_arguments(settings.opentelemetry, stream)
+        return otlp_process.reloadable_arguments(settings.opentelemetry, stream)
 
-    def _own_token(self) -> tuple[str, ...]:
-        """Return the arguments that name the file of the broker's own token; none if no tokens are
-        needed."""
+    def _own_token_arguments(self) -> Arguments:
+        """Return the arguments that name the file of the broker's own token; none if the stream
+        service asks for no tokens."""
         settings = self.settings
         if not settings.requires_stream_token():
             return ()
         return "--token-file", str(stream_token_file(settings.durability.data_dir))
 
-    def _seed_token(self) -> tuple[str, ...]:
-        """Return the arguments that name the file of the cluster's token; none without one."""
+    def _seed_token_arguments(self) -> Arguments:
+        """Return the arguments that name the file of the cluster's token; none if it is not set."""
         cluster = self.settings.cluster
         if not (cluster.enabled and cluster.seed_token_file):
             return ()
@@ -221,7 +226,8 @@ class Children:
         )
 
     def _publishing_json(self) -> str:
-        """Return the limits of rows to publish, as JSON; empty if none may be published."""
+        """Return the limits of rows that clients may publish, as JSON; empty if they may publish
+        none."""
         settings = self.settings
         is_for_all = settings.allows_stream_publishing()
         if not (is_for_all or settings.stream.token_file):

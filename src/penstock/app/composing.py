@@ -1,7 +1,7 @@
 """Make the engine from the settings (its limits and options) and the state that the store
 recovered.
 
-A setting that the engine has to know is handed over here, once, by name.
+Each setting that the engine needs is passed to it here, once, by name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ logger = get_logger(__name__)
 
 
 def has_streams(settings: Settings) -> bool:
-    """Return whether there is a log on disk that readers of streams may have."""
+    """Return whether readers may read streams: the stream service is enabled and the log is on
+    disk."""
     return settings.stream.enabled and settings.durability.persistence == "file"
 
 
@@ -56,7 +57,7 @@ def check_stream_files(stream: Stream) -> None:
     starts.
 
     Raises:
-        ConfigError: a file cannot be read, or does not fit.
+        ConfigError: a file cannot be read, or the key does not belong to the certificate.
     """
     if stream.certificate:
         read_pair(Path(stream.certificate), Path(stream.key))
@@ -71,7 +72,8 @@ def check_admin(admin: Admin) -> None:
     before it starts.
 
     Raises:
-        ConfigError: packages are missing, or a file cannot be read or does not fit.
+        ConfigError: packages are missing, a file cannot be read, or the key does not belong to the
+            certificate.
     """
     for package in _ADMIN_PACKAGES:
         if find_spec(package) is None:
@@ -90,7 +92,8 @@ def check_opentelemetry(settings: OpenTelemetry) -> None:
     reported before it starts.
 
     Raises:
-        ConfigError: packages are missing, or a file cannot be read or does not fit.
+        ConfigError: packages are missing, a file cannot be read, or the key does not belong to the
+            certificate.
     """
     if not has_opentelemetry():
         raise ConfigError(
@@ -110,15 +113,15 @@ def has_opentelemetry() -> bool:
     """Return whether the packages of the extra `otel` are installed."""
     try:
         return all(find_spec(package) is not None for package in _OTEL_PACKAGES)
-    except ModuleNotFoundError:  # not even the package that the package is in
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
 def login_method(settings: Settings) -> Method | None:
-    """Return the method that checks users whom the password file does not name; None without one.
+    """Return the login method for users whom the password file does not name; None if none is set.
 
     Raises:
-        ConfigError: a file of it cannot be read.
+        ConfigError: a file of the method cannot be used, or a package is missing.
     """
     methods: list[Method] = []
     if settings.jwt_login.keys:
@@ -147,23 +150,23 @@ def _token_method(login: JwtLogin) -> Method:
 
 def _http_method(login: HttpLogin) -> Method:
     token = ""
-    of = f"http_login.token_file {login.token_file}"
+    setting = f"http_login.token_file {login.token_file}"
     try:
         if login.token_file:
             token = Path(login.token_file).read_text().strip()
-        of = f"http_login.ca_file {login.ca_file}"
+        setting = f"http_login.ca_file {login.ca_file}"
         return HttpMethod(login.url, login.timeout_s, login.cache_s, login.ca_file, token)
     except OSError as error:
-        raise ConfigError(f"{of} cannot be used: {error.strerror or error}.") from None
+        raise ConfigError(f"{setting} cannot be used: {error.strerror or error}.") from None
     except ValueError as error:
-        raise ConfigError(f"{of} cannot be used: {error}.") from None
+        raise ConfigError(f"{setting} cannot be used: {error}.") from None
 
 
 def prepared_sessions(settings: Settings) -> PreparedSessions:
     """Return an empty ``PreparedSessions`` for an engine that is made later with these settings.
 
     A standby fills it from its store and applies each change (``store.preparing``). After a change
-    of the settings it needs a new one.
+    of the settings the standby needs a new one.
     """
     limits = engine_limits(settings, settings.listener)
     zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
@@ -175,7 +178,7 @@ def prepared_sessions(settings: Settings) -> PreparedSessions:
     return PreparedSessions(limits, _streamed_filters(settings), _sharing_options(settings), zones)
 
 
-def engine(
+def make_engine(
     settings: Settings,
     store: Store,
     authenticate: Authenticate,
@@ -188,13 +191,13 @@ def engine(
         settings: the settings.
         store: the store, opened.
         authenticate: checks credentials.
-        authorize: gives the permissions of clients.
-        prepared: the sessions of this store, made with these settings; they are used up. None =
-            all is built now.
+        authorize: returns the permissions of clients.
+        prepared: the sessions of this store, made with these settings; the engine takes them over.
+            None: the sessions are built now.
     """
     recovered = store.recover(subscriptions=prepared is None)
     if prepared is not None and not prepared.covers(recovered.sessions):
-        logger.error("the sessions prepared are not those of the store: all are read anew")
+        logger.error("the prepared sessions are not those of the store: all are read again")
         prepared, recovered = None, store.recover()
     if prepared is None:
         prepared = prepared_sessions(settings)
@@ -229,10 +232,10 @@ def engine(
 
 
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
-    """Return the limits of a listener's connections: its own, else those of [limits]."""
+    """Return the limits of a listener's connections: the listener's own, else those of [limits]."""
     zone = settings.limits_of(listener)
     limits = EngineLimits(
-        listener.name, **limits_in(zone), **limits_in(listener), **_limits_of_all(settings)
+        listener.name, **limits_in(zone), **limits_in(listener), **_shared_limits(settings)
     )
     limits.offers = Offers(
         listener.maximum_qos,
@@ -251,7 +254,7 @@ def bridge_limits(settings: Settings, remote: RemoteBroker) -> EngineLimits:
         f"bridge {remote.name}",
         **limits_in(zone),
         **limits_in(settings.listener),
-        **_limits_of_all(settings),
+        **_shared_limits(settings),
     )
     limits.sent_packet_bytes_max = remote.max_packet_size_bytes
     limits.connect_timeout_s = remote.connect_timeout_s
@@ -260,13 +263,14 @@ def bridge_limits(settings: Settings, remote: RemoteBroker) -> EngineLimits:
     return limits
 
 
-def _limits_of_all(settings: Settings) -> dict[str, object]:
-    """Return the limits that hold for all zones together."""
+def _shared_limits(settings: Settings) -> dict[str, object]:
+    """Return the limits that apply to all zones together, by name."""
     return limits_in(settings.memory) | limits_in(settings.durability)
 
 
 def _streamed_filters(settings: Settings) -> tuple[str, ...]:
-    """Return the topic filters whose messages are logged whether a session needs them or not."""
+    """Return the topic filters of all streams: their messages enter the log even if no session
+    needs them."""
     if not has_streams(settings):
         return ()
     return tuple(
@@ -302,7 +306,7 @@ def event_options(settings: Settings) -> EventOptions | None:
 
 
 def client_groups(settings: Settings) -> ClientGroups:
-    """Return the clients that metrics count together."""
+    """Return the groups of clients for which metrics are counted."""
     groups = settings.metrics.client_groups
     return ClientGroups(
         tuple(ClientGroup(one.name, one.client, one.user, one.listener) for one in groups)
@@ -310,7 +314,7 @@ def client_groups(settings: Settings) -> ClientGroups:
 
 
 def server_options(settings: Settings) -> ServerOptions:
-    """Return the settings that are no limits and that clients meet."""
+    """Return the engine's options that are no limits."""
     mqtt5 = settings.mqtt5
     return ServerOptions(
         mqtt5.response_information,

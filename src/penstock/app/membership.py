@@ -1,4 +1,4 @@
-"""A member of a cluster: a standby until it is the primary, then a broker, and a standby again.
+"""A member of a cluster: a standby until it becomes the primary, then a broker, then a standby.
 
 ::
 
@@ -7,7 +7,7 @@
                   ╰──────────────── fenced, or handed over ──────────────────────────╯
       SIGTERM, SIGINT: the end, in both roles
 
-The processes beside it, which readers and operators use, run through all of that.
+The stream service and the admin process keep running when the role changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, final
 
 from penstock.app.children import Children
 from penstock.app.preparing import WarmSessions
-from penstock.app.reloading import check_files, outcome, read_again, report, use_log
+from penstock.app.reloading import check_files, configure_logs, outcome, report, reread
 from penstock.app.running import (
     EXIT_OK,
     EXIT_STORE_FAILED,
@@ -61,7 +61,7 @@ class RunningMember:
 
     Args:
         settings: the settings, with a cluster.
-        parts: the parts of the brokers that it will be.
+        parts: the parts of the broker that the member runs while it is the primary.
     """
 
     def __init__(self, settings: Settings, parts: BrokerParts) -> None:
@@ -78,14 +78,14 @@ class RunningMember:
             connect_to(cluster),
             self._warm,
         )
-        self._sockets: dict[str, ListeningSockets] = {}  # that nobody accepts on now
+        self._sockets: dict[str, ListeningSockets] = {}  # detached from listeners
         self._listeners: StandbyListeners | None = None  # while this member is a standby
         self._stop_signal = ""
         self._metrics = ClusterMetrics(self._member)
-        self._seeding = Seeding(settings, self._member, self._children.pause_stream)
+        self._seeding = Seeding(settings, self._member, self._children.set_stream_paused)
 
     async def run(self) -> int:
-        """Run it until a signal, or until its store fails for good; return the exit code.
+        """Run the member until a signal, or until its store fails for good; return the exit code.
 
         Raises:
             ConfigError: a port is taken, or a file cannot be read.
@@ -102,7 +102,7 @@ class RunningMember:
                 opener = await self._stand_by()
                 if opener is None:
                     return EXIT_STORE_FAILED if self._member.failure else EXIT_OK
-                if self._stop_signal:  # it came with the claim
+                if self._stop_signal:  # it arrived during the claim
                     opener.close()
                     self._member.resign()
                     return EXIT_OK
@@ -116,11 +116,12 @@ class RunningMember:
             await self._children.stop()
 
     async def _stand_by(self) -> ViewOpener | None:
-        """Follow the log until this member is the primary; None if it is to stop."""
+        """Run the standby's listeners and follow the log until this member is the primary; return
+        the opener of its view, or None if the member is to stop."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop, number)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         listeners = StandbyListeners(self._settings, self._primary_address)
         data_dir = self._settings.durability.data_dir
         metrics = StandbyMetrics(
@@ -128,7 +129,7 @@ class RunningMember:
             (__version__, build_kind(), platform.python_version()),
             (listeners.samples, self._children.samples),
         )
-        control = StandbyControl(data_dir, self._member, self._read_again, metrics)
+        control = StandbyControl(data_dir, self._member, self._reload, metrics)
         following: asyncio.Future[ViewOpener | None] | None = None
         opener: ViewOpener | None = None
         try:
@@ -139,7 +140,7 @@ class RunningMember:
             following = asyncio.create_task(self._follow())
             self._children.start_admin()
             urls = " ".join(listeners.urls)
-            self._parts.manager.ready(f"standby on {urls}")
+            self._parts.manager.notify_ready(f"standby on {urls}")
             print(f"penstock standby {urls}{self._children.urls}", flush=True)
             opener = await following
             return opener
@@ -151,11 +152,11 @@ class RunningMember:
                     await following
             self._listeners = None
             self._sockets = listeners.detach()
-            await control.close(waits=opener is None)
+            await control.close(wait=opener is None)
 
     async def _follow(self) -> ViewOpener | None:
-        """Follow the log until this member is the primary, seeded by another one where it must be;
-        None if it is to stop."""
+        """Follow the log until this member is the primary, and seed its view from another member
+        where needed; return the opener of the view, or None if the member is to stop."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -170,12 +171,12 @@ class RunningMember:
                 return None
 
     def _primary_address(self) -> str:
-        """Return HOST:PORT of the primary for clients; empty while none is known."""
+        """Return the primary's HOST:PORT for clients; empty while no primary is known."""
         primary = self._member.primary()
         return "" if primary is None else primary.address
 
     async def _lead(self, opener: ViewOpener) -> int | None:
-        """Serve as the primary; return the exit code, or None to be a standby again."""
+        """Serve as the primary; return the exit code, or None to become a standby again."""
         settings = self._settings
         loop = asyncio.get_running_loop()
         member = self._member
@@ -234,21 +235,24 @@ class RunningMember:
         self._seeding.stop()
         self._member.stop_following()
 
-    def _hang_up(self) -> None:
-        with contextlib.suppress(ConfigError):  # it is in the log
-            self._read_again(signal.SIGHUP.name)
+    def _on_hangup(self) -> None:
+        with contextlib.suppress(ConfigError):  # it is logged
+            self._reload(signal.SIGHUP.name)
 
-    def _read_again(self, why: str) -> Reloaded:
-        """Read all settings again, those of the standby and of the broker that it may become.
+    def _reload(self, why: str) -> Reloaded:
+        """Read all settings again; use them in the standby and in the broker that it may become.
+
+        Args:
+            why: the name of the signal or command that asked for the reload, for the log.
 
         Raises:
-            ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
+            ConfigError: the settings or a file that they name have a mistake; nothing changed.
         """
         manager = self._parts.manager
-        manager.reloading()
+        manager.notify_reloading()
         status = "a reload failed: the log says why"
         try:
-            reloaded = self._use_again()
+            reloaded = self._read_and_apply()
             report(why, reloaded)
             status = "a standby, reloaded"
             return reloaded
@@ -258,19 +262,19 @@ class RunningMember:
             logger.error("%s: nothing was changed: %s", why, Sentence(mistakes))
             raise
         finally:
-            manager.ready(status)
+            manager.notify_ready(status)
 
-    def _use_again(self) -> Reloaded:
+    def _read_and_apply(self) -> Reloaded:
         source = self._parts.source
-        read = read_again(source)
+        read = reread(source)
         settings = read.settings
         check_files(settings, self._children)
         if settings.log != source.settings.log:
-            use_log(settings)
+            configure_logs(settings)
         if self._listeners is not None:
             self._listeners.apply_settings(settings)
         # From here on nothing can fail.
-        source = replace(source, settings=read.compared.merged)
+        source = replace(source, settings=read.comparison.merged)
         self._parts = self._parts._replace(access=read.access, source=source)
         self._settings = self._warm.settings = settings
         self._children.apply_settings(settings)

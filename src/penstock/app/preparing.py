@@ -1,4 +1,4 @@
-"""Keeps a standby warm: the sessions of the engine that it will have, as its view has them."""
+"""Prepares the engine's sessions on a standby, so that a takeover need not build them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscr
 
 @final
 class WarmSessions:
-    """Prepares sessions and subscriptions; see ``ViewFollower``.
+    """Sessions and subscriptions prepared from a standby's view; see ``ViewFollower``.
 
     Args:
-        settings: the settings of the broker that it may become; others count for the next view
-            that is opened.
+        settings: the settings of the broker that the standby may become; a change counts from the
+            next view that is opened.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -32,7 +32,7 @@ class WarmSessions:
         self._preparation: Preparation | None = None
 
     def opened(self, database: Database) -> None:
-        """Prepare all that the view has, and Arrow, for which a takeover would wait too."""
+        """Prepare all sessions of the view, and load Arrow, for which a takeover would wait too."""
         warm_up_arrow()
         self._preparation = None
         self._prepared_for = self.settings
@@ -53,8 +53,8 @@ class WarmSessions:
             )
 
     def take(self, settings: Settings) -> PreparedSessions | None:
-        """Hand over the prepared sessions, once; return None if there are none or they are for
-        other settings."""
+        """Return the prepared sessions and forget them; None if there are none, or they were
+        prepared with other settings."""
         preparation, self._preparation = self._preparation, None
         is_for_these = settings == self._prepared_for
         self.settings = settings

@@ -1,16 +1,16 @@
-"""Read the settings of a running broker again, and have its parts use them.
+"""Reload the settings of a running broker: read them again, and apply them to its parts.
 
 ::
 
       SIGHUP, or `penstock reload`
         ─▶ read: file, environment, command line ─╮
-        ─▶ compare with those in use              ├─ a mistake: refused whole, nothing changes
+        ─▶ compare with the settings in use       ├─ a mistake: refused, nothing changes
         ─▶ users, access list, certificates,      │
            files of the stream service, log file ─╯
-        ─▶ every part takes the settings that count now ─▶ answer, log lines, an event
+        ─▶ apply the settings that need no restart ─▶ answer, log lines, an event
 
-All of it happens in one turn of the loop: no client meets half of it. Which setting counts when is
-declared beside it (``engine.change_effects``).
+A reload happens in one turn of the event loop: no client is served with a part of the new settings.
+Each setting declares whether it needs a restart (``engine.change_effects``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.engine.operating.admin_actions import note_action
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
 from penstock.runtime.driver import Driver
-from penstock.services.admin_process import versions_of
+from penstock.services.admin_process import file_versions
 from penstock.services.authentication import Authentication
 from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
@@ -57,10 +57,10 @@ from penstock.transport.tls import certificates_of
 logger = get_logger(__name__)
 
 LINES_MAX: Final = 100
-"""Changes that have a log line each; of more, the number is logged."""
+"""Largest number of changes that are logged, a line each."""
 
 Arguments = tuple[str, ...]
-"""The arguments of a process beside the broker that may change."""
+"""The arguments of a child process that a reload may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Source:
 
     Attributes:
         settings: the settings as they were read, before limits were fitted to the memory.
-        reread_settings: reads them anew; it raises ConfigError.
+        reread_settings: reads the settings again from where they came; it may raise ConfigError.
         memory: the memory that the process may use.
     """
 
@@ -83,28 +83,28 @@ class ReloadedSettings:
     """Settings that were read again, and are without a mistake.
 
     Attributes:
-        compared: the changes, and the settings in use with those that count now.
-        settings: the settings to be used, fitted to the memory.
+        comparison: the changes, and the settings with those changes that need no restart.
+        settings: the settings to be used from now on, fitted to the memory.
         access: users and access list.
     """
 
-    compared: Comparison
+    comparison: Comparison
     settings: Settings
     access: UserFiles
 
 
-def read_again(source: Source) -> ReloadedSettings:
-    """Read all settings again, and the files of users that they name.
+def reread(source: Source) -> ReloadedSettings:
+    """Read all settings again, with the password file and the access list that they name.
 
     Args:
         source: the source, with the settings that are in use.
 
     Raises:
-        ConfigError: there is a mistake in them, or in a file that they name.
+        ConfigError: there is a mistake in the settings, or in a file that they name.
     """
     read = source.reread_settings()
-    found = compare(source.settings, read)
-    settings = fit_to_memory(found.merged, source.memory)
+    comparison = compare(source.settings, read)
+    settings = fit_to_memory(comparison.merged, source.memory)
     for either in (settings, fit_to_memory(read, source.memory)):  # now, and at the next start
         refused = budget_mistake(either)
         if refused:
@@ -113,30 +113,30 @@ def read_again(source: Source) -> ReloadedSettings:
     access = load_user_files(
         files.password_file, files.acl_file, bool(files.identity_from_certificate)
     )
-    return ReloadedSettings(found, settings, access)
+    return ReloadedSettings(comparison, settings, access)
 
 
 class Processes(Protocol):
-    """The processes beside a broker; None for those that it has not."""
+    """The child processes of a broker."""
 
     @property
     def stream(self) -> ChildProcess | None:
-        """Return the stream service's process."""
+        """The stream service; None if it is switched off."""
 
     @property
     def admin(self) -> ChildProcess | None:
-        """Return the admin process."""
+        """The admin process; None if it is switched off."""
 
     @property
     def otlp(self) -> ChildProcess | None:
-        """Return the OpenTelemetry process."""
+        """The OpenTelemetry process; None if it is switched off."""
 
 
 def check_files(settings: Settings, processes: Processes) -> None:
-    """Look for the files that the processes read.
+    """Read the files that the processes read.
 
     Raises:
-        ConfigError: one is missing, or cannot be used.
+        ConfigError: a file is missing, or cannot be used.
     """
     if processes.stream is not None:
         check_stream_files(settings.stream)
@@ -147,32 +147,33 @@ def check_files(settings: Settings, processes: Processes) -> None:
 
 
 def outcome(read: ReloadedSettings, processes: Processes) -> Reloaded:
-    """Return what became of each setting that was read again."""
-    changes = read.compared.changes
+    """Return the answer to a reload: changed settings, settings that wait for a restart, and the
+    files that were read again."""
+    changes = read.comparison.changes
     return Reloaded(
-        [_told(change) for change in changes if change.is_effective],
-        [_told(change) for change in changes if change.effect is RESTART],
-        _files_of(read.settings, processes),
+        [_as_changed(change) for change in changes if change.is_effective],
+        [_as_changed(change) for change in changes if change.effect is RESTART],
+        _file_names(read.settings, processes),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a running broker that take other settings.
+    """The parts of a running broker that a reload changes.
 
     Attributes:
         server: the engine.
-        driver: runs it.
+        driver: the driver that runs the engine.
         authentication: checks logins.
         listeners: the open listeners.
-        retention_limits: age and size of the log.
-        reports: the broker's reports about itself.
-        stream: the stream service's process; None without.
-        leases: the registered readers; None without.
-        tables: the tables that report; None without.
-        admin: the admin process; None without.
-        otlp: the OpenTelemetry process; None without.
-        logins: lets operators in.
+        retention_limits: the largest age and size of the log.
+        reports: the broker's reports on itself.
+        stream: the stream service; None if it is switched off.
+        leases: the registered readers; None without streams.
+        tables: the tables that report their position; None without streams.
+        admin: the admin process; None if it is switched off.
+        otlp: the OpenTelemetry process; None if it is switched off.
+        logins: checks the logins of operators.
     """
 
     server: Server
@@ -195,17 +196,17 @@ class Reloading:
 
     Args:
         source: the source of the settings.
-        parts: the parts of the broker that take other settings.
-        manager: the service manager, which is told.
+        parts: the parts of the broker to which changed settings are applied.
+        manager: the service manager, which is notified of reloads.
         use: called with the settings in use from now on, before the parts get them.
         accept: returns the function that a listener calls with each connection.
         stream_arguments: returns the arguments of the stream service.
-        admin_arguments: returns those of the admin process.
-        otlp_arguments: returns those of the OpenTelemetry process.
+        admin_arguments: returns the arguments of the admin process.
+        otlp_arguments: returns the arguments of the OpenTelemetry process.
 
     Attributes:
-        source: the source of the settings, with those that were reloaded.
-        access: users and access list of the last reload; None before.
+        source: the source of the settings, as of the last reload.
+        access: users and access list of the last reload; None before the first.
     """
 
     def __init__(
@@ -228,25 +229,25 @@ class Reloading:
         self._stream_arguments = stream_arguments
         self._admin_arguments = admin_arguments
         self._otlp_arguments = otlp_arguments
-        self._admin_files = versions_of(source.settings.admin)
+        self._admin_files = file_versions(source.settings.admin)
 
     async def answer(self, request: Reload) -> Reloaded:
-        """Reload for a request on the control socket."""
+        """Reload the settings for a request on the control socket; return the outcome."""
         return self.reload(
             f"reload by {request.by}" if request.by else "penstock reload", request.by
         )
 
     def reload(self, why: str, by: str = "") -> Reloaded:
-        """Read all settings again and use the changeable ones; return the outcome for each.
+        """Read all settings again and apply those that need no restart; return the outcome.
 
         Args:
-            why: the name of the signal or command that asked for it, for the log.
-            by: name of the one that asked for it, for the event.
+            why: the name of the signal or command that asked for the reload, for the log.
+            by: the name of the operator who asked for the reload, for the event; empty for none.
 
         Raises:
-            ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
+            ConfigError: the settings or a file that they name have a mistake; nothing changed.
         """
-        self._manager.reloading()
+        self._manager.notify_reloading()
         status = "a reload failed: the log says why"
         try:
             reloaded = self._reload(why, by)
@@ -258,11 +259,11 @@ class Reloading:
             logger.error("%s: nothing was changed: %s", why, Sentence(mistakes))
             raise
         finally:
-            self._manager.ready(status)
+            self._manager.notify_ready(status)
 
     def _reload(self, why: str, by: str) -> Reloaded:
         parts = self._parts
-        read = read_again(self.source)
+        read = reread(self.source)
         settings = read.settings
         listeners = [
             (opened, listener, certificates_of(listener.name, listener))
@@ -272,12 +273,12 @@ class Reloading:
         ]
         check_files(settings, parts)
         if settings.log != self.source.settings.log:
-            use_log(settings)
+            configure_logs(settings)
         # From here on nothing can fail.
         before = self._stream_arguments()
         admin_before = self._admin_arguments()
         otlp_before = self._otlp_arguments()
-        self.source = replace(self.source, settings=read.compared.merged)
+        self.source = replace(self.source, settings=read.comparison.merged)
         self.access = read.access
         self._use(settings)
         for opened, listener, certificates in listeners:
@@ -291,7 +292,7 @@ class Reloading:
         if parts.stream is not None and (arguments != before or settings.stream.file_options):
             parts.stream.restart(arguments)
         arguments = self._admin_arguments()
-        files_before, self._admin_files = self._admin_files, versions_of(settings.admin)
+        files_before, self._admin_files = self._admin_files, file_versions(settings.admin)
         is_same = arguments == admin_before and self._admin_files == files_before
         if parts.admin is not None and not is_same:
             parts.admin.restart(arguments)
@@ -336,7 +337,7 @@ class Reloading:
 
 
 def report(why: str, reloaded: Reloaded) -> None:
-    """Log what became of each setting; ``why`` names the signal or command that asked for it."""
+    """Log the outcome of a reload; ``why`` names the signal or command that asked for it."""
     for change in reloaded.changed[:LINES_MAX]:
         logger.info(
             "%s: %s: %s → %s", why, change.setting, Sentence(change.old), Sentence(change.new)
@@ -358,11 +359,11 @@ def report(why: str, reloaded: Reloaded) -> None:
     )
 
 
-def use_log(settings: Settings) -> None:
-    """Write log lines as the settings say.
+def configure_logs(settings: Settings) -> None:
+    """Configure logging as the settings say.
 
     Raises:
-        ConfigError: the file cannot be written; lines go where they went before.
+        ConfigError: the log file cannot be written; logging stays as it was.
     """
     log = settings.log
     try:
@@ -373,8 +374,8 @@ def use_log(settings: Settings) -> None:
         ) from error
 
 
-def _files_of(settings: Settings, processes: Processes) -> list[str]:
-    """Return the names of the files that were read again, in words."""
+def _file_names(settings: Settings, processes: Processes) -> list[str]:
+    """Return descriptions of the files that were read again, such as "the access list"."""
     found = []
     if settings.access.password_file:
         found.append("users")
@@ -394,5 +395,5 @@ def _files_of(settings: Settings, processes: Processes) -> list[str]:
     return found
 
 
-def _told(change: Change) -> Changed:
+def _as_changed(change: Change) -> Changed:
     return Changed(change.setting, change.old, change.new, change.effect.name)

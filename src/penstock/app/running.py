@@ -5,7 +5,7 @@
     engine ─▶ driver ─▶ listeners ─▶ stream service ─▶ control socket ─▶ "penstock ready"
 
     SIGHUP, `penstock reload`: all settings are read again (``reloading``)
-    SIGTERM, SIGINT, a store that failed: all of it is closed, listeners first, the store last
+    SIGTERM, SIGINT, a store that failed: all parts are closed, listeners first, the store last
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Final, NamedTuple, final
 from penstock.app.children import Children
 from penstock.app.composing import (
     bridge_limits,
-    engine,
     engine_limits,
     has_streams,
     login_method,
+    make_engine,
 )
 from penstock.app.reloading import Parts, Reloading, Source
 from penstock.auth.files import UserFiles
@@ -72,7 +72,7 @@ from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.api import Accept, Wire
-from penstock.transport.descriptors import prepared
+from penstock.transport.descriptors import prepare_descriptors
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.tls import identity
 from penstock.version import __version__, build_kind
@@ -80,14 +80,14 @@ from penstock.version import __version__, build_kind
 logger = get_logger(__name__)
 
 READERS_S: Final = 10.0
-"""Longest time from one look at the leases of readers to the next."""
+"""Longest time in seconds between two checks of the readers' leases."""
 
 EXIT_OK: Final = 0
 EXIT_STORE_FAILED: Final = 1
 
 
 class BrokerParts(NamedTuple):
-    """The parts of a broker that are made of its settings before the store is opened.
+    """The parts of a broker that are made from its settings before the store is opened.
 
     Attributes:
         access: users and access list.
@@ -103,13 +103,13 @@ class BrokerParts(NamedTuple):
 
 
 class Takeover(NamedTuple):
-    """The parts of a standby that the primary which it becomes goes on with.
+    """The parts that a standby passes to the broker when it becomes the primary.
 
     Attributes:
-        serve_more: adds answers to the control socket.
+        serve_more: adds request handlers to the control socket.
         metrics: the metrics of the member.
-        prepared: the sessions of the store; None: they are read.
-        sockets: the listening sockets, by listener; those that are used are taken out.
+        prepared: the prepared sessions of the store; None: the broker builds them.
+        sockets: the listening sockets, by listener; the broker removes those that it uses.
     """
 
     serve_more: Callable[[Control], None]
@@ -120,19 +120,19 @@ class Takeover(NamedTuple):
 
 @final
 class RunningBroker:
-    """One broker, from a store that is open to its end.
+    """One broker, from its start on an open store to its end.
 
     Args:
         settings: the settings in use.
-        store: the store; whoever opened it closes it.
-        parts: the rest of what it is made of.
-        children: the processes beside it, prepared and stopped by whoever made them.
-        takeover: handed over by the standby that it was; None: it was none.
+        store: the store, which the caller closes afterwards.
+        parts: the parts that were made before the store was opened.
+        children: the child processes, which the caller prepares and stops.
+        takeover: the parts of the standby that becomes this broker; None if there was no standby.
 
     Attributes:
         settings: the settings in use; a reload replaces them.
-        stop_signal: the name of the signal that ended it; empty without.
-        sockets: after its end, of a member of a cluster, the sockets that are listening still.
+        stop_signal: the name of the signal that ended the broker; empty if none did.
+        sockets: after the broker's end, in a cluster, the sockets that still listen, by listener.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class RunningBroker:
         takeover: Takeover | None = None,
     ) -> None:
         self._takeover = takeover
-        self._references: dict[str, str] | None = None  # of the server that takes over
+        self._references: dict[str, str] | None = None  # see ``end``
         self.sockets: dict[str, ListeningSockets] = {}
         self.settings = settings
         self.stop_signal = ""
         self._parts = parts
         self._source = parts.source
-        self._hung_up = False
+        self._has_pending_reload = False  # SIGHUP arrived during the start
         self._manager = parts.manager
         self._reloading: Reloading | None = None
         self._contexts = parts.contexts
@@ -171,7 +171,7 @@ class RunningBroker:
 
     @property
     def parts(self) -> BrokerParts:
-        """Return the parts as the last reload left them, for the broker that comes after it."""
+        """The parts as of the last reload, for the next broker of this process."""
         reloading = self._reloading
         if reloading is None or reloading.access is None:
             return self._parts
@@ -199,10 +199,11 @@ class RunningBroker:
         )
         self._authentication = authentication
         collect_in_portions()
-        with freezing(), self._manager.starting("recovering sessions and retained messages"):
-            taken = self._takeover
-            sessions = None if taken is None else taken.prepared
-            server, clock = engine(settings, self._store, authentication, access, sessions)
+        status = "recovering sessions and retained messages"
+        with freezing(), self._manager.extending_timeout(status):
+            takeover = self._takeover
+            sessions = None if takeover is None else takeover.prepared
+            server, clock = make_engine(settings, self._store, authentication, access, sessions)
         driver = Driver(
             server,
             self._store,
@@ -217,7 +218,7 @@ class RunningBroker:
             try:
                 self._restore_readers_and_tables(server, driver)
             except StoreError:
-                await driver.stop()  # else its thread would come to a store that is closed
+                await driver.stop()  # else its thread would use a closed store
                 raise
         reports = self._reports(server, driver)
         retention_limits = RetentionLimits(
@@ -235,7 +236,7 @@ class RunningBroker:
             tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
             await self._stopped.wait()
         finally:
-            self._manager.stopping("stopping")
+            self._manager.notify_stopping("stopping")
             for task in tasks:
                 task.cancel()
             for listener in self._listeners:
@@ -264,7 +265,7 @@ class RunningBroker:
         """Read the stored state of stream readers and of tables.
 
         Raises:
-            StoreBroken: it is damaged.
+            StoreBroken: the stored state is damaged.
         """
         settings = self.settings
         self._leases = ReaderLeases(
@@ -280,7 +281,8 @@ class RunningBroker:
         )
 
     def _login_secret(self) -> bytes:
-        """Return the key that makes unknown user names look known, the same after each restart."""
+        """Return the key of decoys for unknown user names; the same after each restart, unless the
+        store is in memory."""
         durability = self.settings.durability
         if durability.persistence == "memory":
             return secrets.token_bytes(SECRET_BYTES)
@@ -300,7 +302,7 @@ class RunningBroker:
         await trim_log_periodically(server, self._store, limits, driver.now, self._leases)
 
     def _reports(self, server: Server, driver: Driver) -> StatusReports:
-        """Return the broker's reports about itself."""
+        """Return the broker's reports on itself."""
         status = self.settings.status
         return StatusReports(
             driver,
@@ -313,7 +315,8 @@ class RunningBroker:
         )
 
     def _further_status(self) -> list[tuple[str, object]]:
-        """Return the values for ``$SYS`` of bridges, listeners, logins, readers and tables."""
+        """Return the topics below ``$SYS/broker/`` of bridges, listeners, logins, readers and
+        tables, with their values."""
         found = [value for bridge in self._bridge_list for value in bridge.status()]
         found.append(("sockets/refused", sum(listener.refused for listener in self._listeners)))
         for service in (self._authentication, self._leases, self._tables):
@@ -329,7 +332,7 @@ class RunningBroker:
             await asyncio.sleep(min(READERS_S, self.settings.status.sys_interval_s or READERS_S))
 
     def _bridges(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
-        """Make the sessions of all bridges, and start the tasks that dial for them."""
+        """Create all bridges with their sessions; return the tasks that run them."""
         settings = self.settings
         self._bridge_list = [
             Bridge(
@@ -351,7 +354,7 @@ class RunningBroker:
         reports: StatusReports,
         retention_limits: RetentionLimits,
     ) -> None:
-        """Open everything that others can reach, then print ``ready``."""
+        """Open listeners, control socket and child processes, then print ``ready``."""
         settings = self.settings
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
@@ -436,13 +439,13 @@ class RunningBroker:
         if memory_report.warning:
             logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
-        self._manager.ready(f"serving {urls}")
+        self._manager.notify_ready(f"serving {urls}")
         print(f"penstock ready {urls}{self._children.urls}", flush=True)
-        if self._hung_up:
+        if self._has_pending_reload:
             self._on_hangup()
 
     def _metric_sources(self) -> list[MetricSource]:
-        """Return the parts of the broker that have metrics, beside engine, driver and store."""
+        """Return the sources of metrics besides engine, driver and store."""
         services = (self._authentication, self._leases, self._tables, *self._bridge_list)
         return [
             self._own_metrics,
@@ -450,7 +453,7 @@ class RunningBroker:
         ]
 
     def _own_metrics(self) -> Iterable[MetricSample]:
-        """Yield the values of listeners and of the processes beside this one, for a scrape."""
+        """Yield the samples of listeners and child processes for a scrape."""
         for listener in self._listeners:
             yield "listener_connections", (listener.name,), listener.connections
             yield "listener_connections_refused", (listener.name,), listener.refused
@@ -459,7 +462,7 @@ class RunningBroker:
     async def _open_listeners(self, driver: Driver) -> None:
         """Open all listeners, each with the limits of its zone."""
         settings = self.settings
-        descriptors = prepared(settings)
+        descriptors = prepare_descriptors(settings)
         sockets = {} if self._takeover is None else self._takeover.sockets
         for listener in settings.listener.enabled_listeners():
             accept = self._accept(driver, listener)
@@ -492,9 +495,9 @@ class RunningBroker:
     def _on_hangup(self) -> None:
         if self._reloading is None:
             logger.info("SIGHUP: the settings are read again once this broker has started")
-            self._hung_up = True
+            self._has_pending_reload = True
             return
-        with contextlib.suppress(ConfigError):  # it is in the log
+        with contextlib.suppress(ConfigError):  # it is logged
             self._reloading.reload(signal.SIGHUP.name)
 
     def _on_signal(self, number: signal.Signals) -> None:
@@ -503,11 +506,12 @@ class RunningBroker:
         self._stopped.set()
 
     def end(self, why: str, references: dict[str, str] | None = None) -> None:
-        """End the broker, as a signal would; of a member of a cluster the sockets go on listening.
+        """End the broker as a signal would; in a cluster its sockets keep listening.
 
         Args:
             why: the reason, for the log.
             references: HOST:PORT of the server that takes over, by listener; see ``Driver.stop``.
+                None if no server does.
         """
         self._references = references
         logger.info("stopping: %s", Sentence(why))

@@ -2,14 +2,15 @@
 
 ::
 
-      the log has trimmed what the view needs next, or begins on a store that this member has not
+      the log has trimmed the entry that the view needs next, or begins on another member's store
           │
           ▼
-      a peer that is heard ─▶ process: copy ─▶ seed.unfinished, examined ─▶ seed.ready ─▶ store
-          ▲                                          │ no peer, it failed
-          ╰──────── after a pause, the next ─────────╯
+      a peer with a heartbeat ─▶ process: copy ─▶ seed.unfinished, checked ─▶ seed.ready ─▶ store
+          ▲                                          │ no peer, or the copy failed
+          ╰──────── after a pause, the next peer ────╯
 
-It begins no new epoch: the copy is a view of the same log, and follows it from its place on.
+Seeding begins no new epoch: the copy is a view of the same log, and follows the log from the
+position of the copy on.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from penstock.telemetry.logs import Sentence, get_logger
 logger = get_logger(__name__)
 
 PAUSE_S: Final = 2.0
-"""Time in seconds from one attempt that failed to the next."""
+"""Time in seconds from a failed attempt to the next."""
 
-TOLD_S: Final = 10.0
-"""Least time in seconds between two lines about progress."""
+PROGRESS_INTERVAL_S: Final = 10.0
+"""Least time in seconds between two log lines about progress."""
 
 _MODULE: Final = "penstock.stream.seed_client"
 
@@ -50,32 +51,33 @@ class Seeding:
 
     Args:
         settings: the settings of this machine.
-        member: the member; it follows nothing meanwhile.
-        replaced: awaited around the moment in which the store is replaced: with True before, so
-            that nothing reads it, and with False behind.
+        member: the member, which does not follow the log meanwhile.
+        pause_readers: awaited with True before the store is replaced, so that no process reads it,
+            and with False afterwards.
     """
 
     def __init__(
-        self, settings: Settings, member: Member, replaced: Callable[[bool], Awaitable[None]]
+        self, settings: Settings, member: Member, pause_readers: Callable[[bool], Awaitable[None]]
     ) -> None:
         self._settings = settings
         self._data_dir = settings.durability.data_dir
         self._member = member
-        self._replaced = replaced
+        self._pause_readers = pause_readers
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Give up; ``run`` returns soon."""
+        """Stop seeding; ``run`` returns False soon."""
         self._stopped.set()
 
     async def run(self, why: str) -> bool:
-        """Replace the store, however long it takes; return False if it was stopped before.
+        """Replace the store, however long it takes; return False if ``stop`` was called before.
 
         Args:
             why: the reason, a sentence, for the log.
 
         Raises:
-            StoreError: the store has something that the cluster has not, or cannot be replaced.
+            StoreError: the store has messages that the cluster does not have, or cannot be
+                replaced.
         """
         loop = asyncio.get_running_loop()
         epoch, sequence = await loop.run_in_executor(None, own_history, self._data_dir)
@@ -113,17 +115,17 @@ class Seeding:
 
     async def _replace(self) -> None:
         loop = asyncio.get_running_loop()
-        await self._replaced(True)
+        await self._pause_readers(True)
         try:
             await loop.run_in_executor(None, mark_copy_ready, self._data_dir, False)
             await loop.run_in_executor(None, finish_replacement, self._data_dir)
         finally:
-            await self._replaced(False)
+            await self._pause_readers(False)
 
-    # -- the process that takes the copy -----------------------------------------------
+    # -- the process that fetches the copy ---------------------------------------------
 
     async def _fetch(self, peer: Beat) -> str | None:
-        """Take a copy of a peer's store; return its epoch, or None if there is none."""
+        """Fetch a copy of a peer's store; return its epoch, or None if that failed."""
         self._member.note = f"it takes a copy of the view of {peer.node}"
         logger.info("a copy of the view of %s is taken at %s", peer.node, peer.stream_address)
         process = await asyncio.create_subprocess_exec(
@@ -137,9 +139,9 @@ class Seeding:
         stopping = asyncio.create_task(self._end_when_stopped(process))
         errors = asyncio.create_task(process.stderr.read())
         try:
-            epoch = await self._listen(process.stdout, peer.node)
+            epoch = await self._follow_progress(process.stdout, peer.node)
             code = await process.wait()
-            told = (await errors).decode(errors="replace").strip()
+            error_text = (await errors).decode(errors="replace").strip()
         finally:
             stopping.cancel()
             if process.returncode is None:
@@ -149,15 +151,18 @@ class Seeding:
             return None
         if code == 0 and epoch:
             return epoch
-        why = told.splitlines()[-1] if told else f"the process ended with code {code}"
+        why = f"the process ended with code {code}"
+        if error_text:
+            why = error_text.splitlines()[-1]
         self._member.note = f"it cannot be seeded by {peer.node}: {why}"
         logger.warning("%s cannot seed this member: %s", peer.node, Sentence(why))
         return None
 
-    async def _listen(self, output: asyncio.StreamReader, node: str) -> str:
-        """Tell the progress; return the epoch of the copy, empty if it did not become whole."""
+    async def _follow_progress(self, output: asyncio.StreamReader, node: str) -> str:
+        """Log the progress of the process; return the epoch of the copy, empty if it is not
+        whole."""
         loop = asyncio.get_running_loop()
-        told_s = loop.time()
+        logged_s = loop.time()
         epoch = ""
         async for line in output:
             words = line.decode(errors="replace").split()
@@ -170,9 +175,9 @@ class Seeding:
                 done, total = int(words[1]), int(words[2])
                 share = f"{100 * done // total if total else 100} %"
                 self._member.note = f"it takes a copy of the view of {node}: {share}"
-                if loop.time() - told_s >= TOLD_S:
-                    told_s = loop.time()
-                    logger.info("%d of %d bytes of the copy have come", done, total)
+                if loop.time() - logged_s >= PROGRESS_INTERVAL_S:
+                    logged_s = loop.time()
+                    logger.info("%d of %d bytes of the copy have arrived", done, total)
         return epoch
 
     async def _end_when_stopped(self, process: asyncio.subprocess.Process) -> None:
@@ -182,11 +187,11 @@ class Seeding:
 
 
 def own_history(data_dir: Path) -> tuple[str, int]:
-    """Return the epoch of the store in ``data_dir`` and how far it has come in the log of a
-    cluster; empty and 0 where there is none.
+    """Return the epoch of the store in ``data_dir`` and the sequence number of the last entry of
+    the cluster's log that it has; an empty text and 0 if there is no store.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     if not has_database(data_dir):
         return "", 0
@@ -198,32 +203,32 @@ def own_history(data_dir: Path) -> tuple[str, int]:
 
 
 def seed_credentials(settings: Settings) -> Credentials:
-    """Return what this machine shows the stream services of the others, which speak TLS if its own
-    does."""
+    """Return the credentials with which this machine connects to the stream services of the other
+    machines; it uses TLS if its own stream service does."""
     cluster = settings.cluster
-    shows = bool(settings.stream.client_ca and cluster.certificate)
+    has_certificate = bool(settings.stream.client_ca and cluster.certificate)
     return Credentials(
         tls=bool(settings.stream.certificate),
         ca_file=cluster.seed_ca_file,
         token_file=cluster.seed_token_file,
-        certificate_file=cluster.certificate if shows else "",
-        key_file=cluster.key if shows else "",
+        certificate_file=cluster.certificate if has_certificate else "",
+        key_file=cluster.key if has_certificate else "",
     )
 
 
 def fetch_arguments(settings: Settings, address: str) -> list[str]:
-    """Return the arguments of the process that takes a copy from the stream service at
-    ``address``."""
-    shown = seed_credentials(settings)
+    """Return the arguments of the process that fetches a copy from the stream service at
+    ``address``, HOST:PORT."""
+    credentials = seed_credentials(settings)
     found = ["--data-dir", str(settings.durability.data_dir), "--source", address]
     found += ["--node", settings.cluster.node_name]
-    if shown.tls:
+    if credentials.tls:
         found.append("--tls")
     for option, value in (
-        ("--ca-file", shown.ca_file),
-        ("--token-file", shown.token_file),
-        ("--certificate", shown.certificate_file),
-        ("--key", shown.key_file),
+        ("--ca-file", credentials.ca_file),
+        ("--token-file", credentials.token_file),
+        ("--certificate", credentials.certificate_file),
+        ("--key", credentials.key_file),
     ):
         if value:
             found += [option, value]

@@ -1,4 +1,4 @@
-"""Serves: settings are checked, the store is opened, and a broker runs, alone or in a cluster.
+"""Run a broker, alone or in a cluster: check the settings, open the store, serve until a signal.
 
 ::
 
@@ -19,7 +19,7 @@ import uvloop
 
 from penstock.app.children import Children
 from penstock.app.membership import RunningMember
-from penstock.app.reloading import Source, use_log
+from penstock.app.reloading import Source, configure_logs
 from penstock.app.running import BrokerParts, RunningBroker
 from penstock.auth.files import load_user_files
 from penstock.bridge.plan import check_packets, context_of
@@ -44,11 +44,11 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
     Prints one line with ``ready`` and the addresses when connections are accepted.
 
     Args:
-        asked: the settings.
-        reread_settings: reads them once more for a reload, from where they came; None: they stay.
+        asked: the settings as they were read, before limits are fitted to the memory.
+        reread_settings: reads the settings again for a reload; None: a reload changes nothing.
 
     Raises:
-        ConfigError: a port is taken, the data directory cannot be used.
+        ConfigError: a port is taken, or the data directory or a file cannot be used.
         StoreBroken: a file of the store is damaged or missing.
         StoreFailed: the disk is full, or fails.
         StoreDamaged: the store holds less than was acknowledged.
@@ -56,7 +56,7 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
     signal.signal(signal.SIGTERM, _stop_while_starting)
     memory = available_memory()
     settings = fit_to_memory(asked, memory)
-    use_log(settings)
+    configure_logs(settings)
     refused = budget_mistake(settings)
     if refused:
         raise ConfigError(refused)
@@ -93,7 +93,7 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         make_private(settings.durability.data_dir)
         with nats_server_running(settings):
             return uvloop.run(RunningMember(settings, parts).run())
-    with manager.starting("opening the store"):
+    with manager.extending_timeout("opening the store"):
         store = _open_store(settings)
     try:
         return uvloop.run(_serve_alone(settings, store, parts))
@@ -112,7 +112,7 @@ async def _serve_alone(settings: Settings, store: Store, parts: BrokerParts) -> 
 
 
 def _stop_while_starting(number: int, frame: FrameType | None) -> NoReturn:
-    """End a start, until the event loop runs and takes signals itself.
+    """Exit on SIGTERM until the event loop runs and handles signals itself.
 
     Process 1 of a container ignores a signal that it has no handler for.
     """
@@ -125,8 +125,7 @@ def _open_store(settings: Settings) -> Store:
         return MemoryStore(new_epoch())
     try:
         make_private(settings.durability.data_dir)
-        # puts a copy in place that was received when this broker was a member of a cluster
-        finish_replacement(settings.durability.data_dir)
+        finish_replacement(settings.durability.data_dir)  # a copy from a cluster that it was in
         return RocksStore(settings.durability.data_dir, settings.streams)
     except (StoreBroken, StoreDamaged, StoreFailed):
         raise

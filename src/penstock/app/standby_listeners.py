@@ -1,14 +1,15 @@
-"""The listeners of a standby: they are open as the broker's are, and send clients to the primary.
+"""The listeners of a standby: they accept connections as a broker's do, and refer or relay clients
+to the primary.
 
 ::
 
       accepted ─▶ admitted, PROXY header ─▶ refer: TLS, WebSocket ─▶ CONNECT ─▶ CONNACK, closed
                                          ╰▶ relay: bytes both ways, to the primary's listener
-                                                    ╰── not reached for a while: as refer, 0x88
+                                                    ╰── no primary in time: CONNACK with 0x88
       takeover: ``detach`` ─▶ the sockets, still listening ─▶ the broker's listeners
 
-The listening sockets can be handed on in both directions, at a takeover and when a primary becomes
-a standby. While nobody accepts on them, the system keeps connections that come, and no client is
+The listening sockets are passed on in both directions, at a takeover and when a primary becomes a
+standby. While no listener accepts on them, the system queues new connections, and no client is
 refused.
 """
 
@@ -31,57 +32,57 @@ from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors
 from penstock.transport.api import Accept
-from penstock.transport.descriptors import prepared
+from penstock.transport.descriptors import prepare_descriptors
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.relaying import RelayedConnection, Relaying
 from penstock.transport.tls import certificates_of
 
 WAIT_S: Final = 5.0
-"""Longest time in seconds that a client waits here for a primary; a takeover takes less."""
+"""Longest time in seconds that a relayed client waits for a primary; a takeover takes less."""
 
 ATTEMPT_S: Final = 1.0
-"""Longest time in seconds that one attempt to reach the primary takes: its machine may be gone, and
-another one be the primary meanwhile."""
+"""Longest time in seconds of one attempt to reach the primary: its machine may have failed, and
+another machine may become the primary meanwhile."""
 
 PAUSE_S: Final = 0.1
-"""Time in seconds from one attempt to the next."""
+"""Time in seconds between two attempts to reach the primary."""
 
 
 @final
 class StandbyListeners:
-    """All listeners of the settings, on a machine that is not the primary.
+    """The listeners of the settings, on a machine that is not the primary.
 
     Args:
-        settings: the settings of this machine; the same on all, but for addresses.
-        primary: returns HOST:PORT at which clients reach the main listener of the primary, which
-            its claim says; empty while no primary is known.
+        settings: the settings of this machine; all machines have the same, except addresses.
+        primary: returns HOST:PORT at which clients reach the main listener of the primary; empty
+            while no primary is known.
     """
 
     def __init__(self, settings: Settings, primary: Callable[[], str]) -> None:
         self._settings = settings
         self._primary = primary
-        self._relays = settings.cluster.standby_clients == "relay"
+        self._is_relaying = settings.cluster.standby_clients == "relay"
         self._listeners: list[OpenListener] = []
         self._referring: ReferralService | None = None
         self._relaying: Relaying | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, inherited: Mapping[str, ListeningSockets] | None = None) -> None:
-        """Listen.
+        """Open all listeners.
 
         Args:
             inherited: sockets that listen already, by the listener's name.
 
         Raises:
-            ConfigError: an address cannot be listened on, or certificates cannot be used. Nothing
-                is open then.
+            ConfigError: an address cannot be listened on, or certificates cannot be used; all
+                listeners and inherited sockets are closed then.
         """
         settings = self._settings
         self._referring = ReferralService()
         self._relaying = Relaying(2 * settings.listener.slow_peer_timeout_s)
         sockets = dict(inherited or {})
-        descriptors = prepared(settings)
-        if self._relays:  # a relayed connection is two sockets
+        descriptors = prepare_descriptors(settings)
+        if self._is_relaying:  # a relayed connection is two sockets
             descriptors = Descriptors(max(1, descriptors.connections_max // 2))
         try:
             for listener in settings.listener.enabled_listeners():
@@ -102,7 +103,7 @@ class StandbyListeners:
             for listening in sockets.values():
                 listening.close()
         self._tasks = [asyncio.create_task(one.watch()) for one in self._listeners]
-        self._tasks.append(asyncio.create_task(self._relaying.watch(self._leads_on)))
+        self._tasks.append(asyncio.create_task(self._relaying.watch(self._leads_to_primary)))
 
     def _accept(self, listener: MainListener | OtherListener, referring: ReferralService) -> Accept:
         return partial(
@@ -112,7 +113,7 @@ class StandbyListeners:
         )
 
     def apply_settings(self, settings: Settings) -> None:
-        """Use other limits and certificates for connections to come.
+        """Use other limits and certificates for connections accepted from now on.
 
         Raises:
             ConfigError: certificates cannot be used; nothing has changed.
@@ -130,14 +131,15 @@ class StandbyListeners:
 
     @property
     def urls(self) -> list[str]:
-        """The URLs at which this machine can be reached."""
+        """The URLs on which the listeners accept connections."""
         return [url for listener in self._listeners for url in listener.urls]
 
     def detach(self) -> dict[str, ListeningSockets]:
-        """Accept nothing more, end all connections, and return the sockets, by the listener's name.
+        """Stop accepting, close all connections, and return the listening sockets, by the
+        listener's name.
 
-        They are for ``open_listener`` of the broker. Until it accepts, clients that connect wait in
-        the system's queue.
+        The sockets are for ``open_listener`` of the broker. Until the broker accepts, clients that
+        connect wait in the system's queue.
         """
         detached = {listener.name: listener.detach() for listener in self._listeners}
         self._listeners.clear()
@@ -145,14 +147,14 @@ class StandbyListeners:
         return detached
 
     def close(self) -> None:
-        """Listen no more, and end all connections at once."""
+        """Stop listening, and close all connections at once."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
         self._end()
 
     def samples(self) -> Iterator[MetricSample]:
-        """Yield the values for a scrape."""
+        """Yield the samples for a scrape."""
         for listener in self._listeners:
             yield "listener_connections", (listener.name,), listener.connections
             yield "listener_connections_refused", (listener.name,), listener.refused
@@ -161,7 +163,7 @@ class StandbyListeners:
             yield "standby_clients_refused", (), self._referring.refused
             yield "standby_clients_relayed", (), self._relaying.relayed
             yield "standby_relays_failed", (), self._relaying.failed
-            yield "standby_relays", (), self._relaying.open
+            yield "standby_relays", (), self._relaying.open_count
 
     def _end(self) -> None:
         for task in self._tasks:
@@ -175,13 +177,13 @@ class StandbyListeners:
     # -- where clients are sent --------------------------------------------------------
 
     def _reference(self, listener: MainListener | OtherListener) -> str:
-        """Return the address for a client of ``listener``; empty where there is none, or where it
-        should have been relayed: then it is told to try again."""
-        address = None if self._relays else primary_address(listener, self._primary())
+        """Return the address of the primary for a client of ``listener``; empty if it is not known,
+        or if the client should have been relayed and shall try again."""
+        address = None if self._is_relaying else primary_address(listener, self._primary())
         return "" if address is None else str(address)
 
     def _relay_of(self, listener: MainListener | OtherListener, relaying: Relaying) -> Relay | None:
-        if not self._relays or not isinstance(listener.bind, Address):
+        if not self._is_relaying or not isinstance(listener.bind, Address):
             return None
         return partial(self._relay, listener, relaying)
 
@@ -193,62 +195,64 @@ class StandbyListeners:
         peer: str,
         slot: ConnectionSlot,
     ) -> bool:
-        """Relay a connection as soon as a primary is reached; return False if none is in time.
+        """Relay a connection as soon as a primary is reached; return False if none is reached in
+        time.
 
-        A client that lost its primary comes back at once, and several libraries give up where a
-        server refuses them, so it waits here for the next primary.
+        A client that lost its primary reconnects at once, and several client libraries give up if a
+        server refuses them; so the connection waits for the next primary.
         """
         loop = asyncio.get_running_loop()
-        within_s = min(WAIT_S, listener.connect_timeout_s / 2)  # the rest is for the answer
-        ends_s = loop.time() + within_s
+        wait_s = min(WAIT_S, listener.connect_timeout_s / 2)  # the other half is for the answer
+        ends_s = loop.time() + wait_s
         was_tried = False
-        while (rest_s := ends_s - loop.time()) > 0.0:
+        while (left_s := ends_s - loop.time()) > 0.0:
             address = primary_address(listener, self._primary())
             if address is not None:
                 was_tried = True
-                if await relaying.relay(connection, peer, slot, address, min(ATTEMPT_S, rest_s)):
+                if await relaying.relay(connection, peer, slot, address, min(ATTEMPT_S, left_s)):
                     return True
             await asyncio.sleep(PAUSE_S)
         relaying.failed += was_tried
         return False
 
-    def _leads_on(self, pair: RelayedConnection) -> bool:
-        """Return whether a relayed connection leads to the primary, as far as one is known."""
-        found = parsed(self._primary())
-        return found is None or found.host == pair.leads_to.host
+    def _leads_to_primary(self, pair: RelayedConnection) -> bool:
+        """Return whether a relayed connection leads to the primary; True if none is known."""
+        primary = parse_primary(self._primary())
+        return primary is None or primary.host == pair.destination.host
 
 
 def primary_address(listener: MainListener | OtherListener, primary: str) -> Address | None:
     """Return the address of the primary's listener of the same name.
 
-    The primary says where its main listener is reached. Each other listener has its own port there,
-    because all machines have the same settings. A client of a Unix socket is told the main
-    listener.
+    The primary publishes the address of its main listener. Each other listener has its own port on
+    the same host, because all machines have the same settings. A client of a Unix socket is
+    referred to the main listener.
 
     Args:
-        listener: the listener that the client came to.
-        primary: HOST:PORT of the primary's main listener; empty where no primary is known.
+        listener: the listener to which the client connected.
+        primary: HOST:PORT of the primary's main listener; empty if no primary is known.
 
     Returns:
-        None where it is not known, or only the system knows the port.
+        The address; None if no primary is known, or the listener's port is 0 in the settings.
     """
-    found = parsed(primary)
+    found = parse_primary(primary)
     if found is None or isinstance(listener, MainListener) or isinstance(listener.bind, SocketFile):
         return found
     return Address(found.host, listener.bind.port) if listener.bind.port else None
 
 
 def references(settings: Settings, primary: str) -> dict[str, str]:
-    """Return the address of the primary for the clients of each listener, by its name: for
-    ``Driver.stop`` at a planned handover. Listeners without one have the empty text."""
+    """Return the primary's address for the clients of each listener, by the listener's name, for
+    ``Driver.stop`` at a planned handover; empty where the address is not known."""
     found = {
         one.name: primary_address(one, primary) for one in settings.listener.enabled_listeners()
     }
     return {name: "" if address is None else str(address) for name, address in found.items()}
 
 
-def parsed(primary: str) -> Address | None:
-    """Return the address of a primary; None where it is empty, or none that can be connected to."""
+def parse_primary(primary: str) -> Address | None:
+    """Return the address of a primary from HOST:PORT; None if the text is empty or malformed, the
+    port is 0, or the host is an unspecified address such as 0.0.0.0."""
     with contextlib.suppress(ValueError):
         found = Address.parse(primary)
         address = ip_of(found.host)

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from penstock.app.composing import bridge_limits, engine, engine_limits
+from penstock.app.composing import bridge_limits, engine_limits, make_engine
 from penstock.bridge.plan import session_of
 from penstock.config.settings import Settings
 from penstock.engine.access.access import Authenticate, Authorize
@@ -148,7 +148,7 @@ class _SessionImporter:
         self._snapshot = snapshot
         self._settings = settings
         self._store = store
-        self._server, self._clock = engine(settings, store, Authenticate(), Authorize())
+        self._server, self._clock = make_engine(settings, store, Authenticate(), Authorize())
         self._now = self._clock.now()
         self._bridges = bridges
         listeners = settings.listener.enabled_listeners()

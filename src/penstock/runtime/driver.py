@@ -2,7 +2,7 @@
 
 ::
 
-      socket bytes ─▶ Peer.received ─▶ engine ─▶ open batch, links   (many times in one turn)
+      socket bytes ─▶ Peer.data_received ─▶ engine ─▶ open batch, links   (many times in one turn)
       what an earlier turn left ────────▶
                                                     │ end of turn
                     ready bytes written ◀───────────┤
@@ -189,7 +189,7 @@ class Driver(PeerOwner):
         self.end_turn_soon()
         return peer
 
-    def received(self, peer: Peer, data: bytes) -> None:
+    def data_received(self, peer: Peer, data: bytes) -> None:
         """Hand bytes from a client to its connection; pause reading while the connection must
         wait."""
         connection = peer.connection
@@ -215,7 +215,7 @@ class Driver(PeerOwner):
         if peer is not None and took_s > SLOW_TURN_S:
             self.measures.read_was_slow(self._log.name_of(peer), took_s)
 
-    def congested(self, peer: Peer) -> None:
+    def pause_writing(self, peer: Peer) -> None:
         """Measure from now on the unsent bytes of a client: its socket did not take all at once."""
         peer.is_backed_up = True
         self._measure(peer)
@@ -237,7 +237,7 @@ class Driver(PeerOwner):
         if timeout_s > 0 and link in self._peers:
             self._congested[link] = SlowPeer(timeout_s, time.monotonic())
 
-    def writable(self, peer: Peer) -> None:
+    def resume_writing(self, peer: Peer) -> None:
         """Go on sending to a client whose socket has room again."""
         self._congested.pop(peer.connection.link, None)
         peer.is_backed_up = False
@@ -263,7 +263,7 @@ class Driver(PeerOwner):
             self._drop_if_closed(peer)
             self.end_turn_soon()
 
-    def lost(self, peer: Peer, because: str) -> None:
+    def connection_lost(self, peer: Peer, reason: str) -> None:
         """Note that a client's socket is gone, and why."""
         connection = peer.connection
         peer.is_lost = True
@@ -271,8 +271,8 @@ class Driver(PeerOwner):
         connection.link.report_socket_buffer(0)
         if peer.socket_gone is not None and not peer.socket_gone.done():
             peer.socket_gone.set_result(None)
-        connection.lost(because, self.now())
-        self._read_control.lost(peer)
+        connection.lost(reason, self.now())
+        self._read_control.forget(peer)
         self._congested.pop(connection.link, None)
         self._drop_if_closed(peer)
         self.end_turn_soon()

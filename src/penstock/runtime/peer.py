@@ -1,4 +1,4 @@
-"""A peer: one connection of a driver, between its wire and the engine."""
+"""A peer: one connection of a driver, between its wire and its engine connection."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ from penstock.transport.api import Wire
 
 
 class PeerOwner:
-    """Receives the events of peers: each peer passes on the reports of its wire."""
+    """Takes the callbacks of peers, each of which passes on those of its wire (``Endpoint``)."""
 
-    def received(self, peer: Peer, data: bytes) -> None:
-        """Take bytes from a client."""
+    def data_received(self, peer: Peer, data: bytes) -> None:
+        """Take bytes that arrived from a client."""
         raise NotImplementedError
 
-    def congested(self, peer: Peer) -> None:
-        """Note that a client does not read as fast as it is written to."""
+    def pause_writing(self, peer: Peer) -> None:
+        """Write less to a client: its write buffer is full."""
         raise NotImplementedError
 
-    def writable(self, peer: Peer) -> None:
-        """Note that a client that was congested has read."""
+    def resume_writing(self, peer: Peer) -> None:
+        """Continue writing to a client: its write buffer has room again."""
         raise NotImplementedError
 
-    def lost(self, peer: Peer, because: str) -> None:
-        """Note that a client's socket is gone, and why."""
+    def connection_lost(self, peer: Peer, reason: str) -> None:
+        """Take the reason why a client's socket is closed."""
         raise NotImplementedError
 
 
 @final
 class Peer:
-    """One connection: a wire below, an engine connection above."""
+    """The endpoint of one wire, which passes its callbacks to the driver."""
 
     def __init__(
         self, owner: PeerOwner, wire: Wire, connection: ServerConnection | ClientConnection
     ) -> None:
         self.wire = wire
         self.connection = connection
-        self.entry = 0  # among the driver's deadlines
-        self.is_timed = False  # a timer will resume its reading
-        self.is_paused = False  # it is not read
-        self.is_draining = False  # it hung up, and its next read is under way
-        self.is_backed_up = False  # its wire has unsent bytes, which are measured
-        self.is_lost = False  # its socket is gone; its packets may still wait for the verdict on it
-        self.was_connected = False  # its client was let in, and the log says so
-        self.close_is_noted = False  # the log says why it ended
-        self.socket_gone: asyncio.Future[None] | None = None  # done when the socket is gone
+        self.entry = 0  # number of its valid entry in ``Deadlines``
+        self.is_timed = False  # a timer resumes reading
+        self.is_paused = False  # reading is paused
+        self.is_draining = False  # it hung up; its last bytes are being read
+        self.is_backed_up = False  # its wire has unsent bytes
+        self.is_lost = False  # the socket is closed; its packets may still wait for a verdict
+        self.was_connected = False  # its connection was logged
+        self.close_is_noted = False  # the reason of its end was logged
+        self.socket_gone: asyncio.Future[None] | None = None  # done when the socket is closed
         self._owner = owner
 
     @property
     def is_closed(self) -> bool:
-        """Return whether its socket is gone and its connection is closed."""
+        """True if its socket is closed and its engine connection is closed."""
         return self.is_lost and self.connection.state == CLOSED
 
-    def received(self, data: bytes) -> None:
-        """Hand on bytes from the client."""
-        self._owner.received(self, data)
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes from the client to the driver."""
+        self._owner.data_received(self, data)
 
-    def congested(self) -> None:
-        """Note that the client reads more slowly than it is written to."""
-        self._owner.congested(self)
+    def pause_writing(self) -> None:
+        """Tell the driver that the write buffer is full."""
+        self._owner.pause_writing(self)
 
-    def writable(self) -> None:
-        """Note that the client caught up."""
-        self._owner.writable(self)
+    def resume_writing(self) -> None:
+        """Tell the driver that the write buffer has room again."""
+        self._owner.resume_writing(self)
 
-    def lost(self, because: str) -> None:
-        """Note that the socket is gone, and why."""
-        self._owner.lost(self, because)
+    def connection_lost(self, reason: str) -> None:
+        """Tell the driver why the socket is closed."""
+        self._owner.connection_lost(self, reason)

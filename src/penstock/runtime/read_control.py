@@ -97,7 +97,7 @@ class ReadControl:
         self._context.turn.resume_later(peer.connection)
         self._end_turn_soon()
 
-    def lost(self, peer: Peer) -> None:
+    def forget(self, peer: Peer) -> None:
         """Forget a peer whose socket is gone."""
         self.paused.remove(peer)
 

@@ -1,7 +1,7 @@
 """The admin process as a child process of the broker, and the arguments that it is started with.
 
-It answers HTTP in its own process, and asks the broker over the control socket, so nothing it does
-can hold up the event loop.
+The admin process answers HTTP, and sends requests to the broker over the control socket, so that
+its work cannot delay the broker's event loop.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ _MODULE: Final = "penstock.admin.service"
 
 
 def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) -> ChildProcess:
-    """Return the admin process of a broker, to be started.
+    """Return the admin process of a broker, not started yet.
 
     Args:
         data_dir: the broker's data directory.
-        port: the port on which it listens.
-        arguments: its arguments that a reload may change; see ``changing_arguments``.
+        port: the port on which the process listens.
+        arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
     broker = ("--data-dir", str(data_dir), "--bind", str(port), "--broker-pid", str(os.getpid()))
     return ChildProcess(NAME, _MODULE, port, broker, arguments)
 
 
-def versions_of(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return inode, time and size of each file that the process reads at its start.
+def file_versions(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
+    """Return inode, modification time (nanoseconds) and size (bytes) of each file that the admin
+    process reads at its start.
 
     None stands for a file that is not set or cannot be read. While the versions are equal, a reload
     need not restart the process, which would end the sessions of operators.
@@ -49,12 +50,12 @@ def versions_of(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
     return tuple(versions)
 
 
-def changing_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments that a reload may change.
+def reloadable_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the admin process that a reload may change.
 
     Args:
-        settings: of the admin process.
-        events: further arguments, by which it reads the broker's events.
+        settings: the settings of the admin process.
+        events: further arguments, with the address from which it reads the broker's events.
     """
     return (
         "--answer-s-max",

@@ -2,11 +2,12 @@
 
 ::
 
-      control socket ─ request ─▶ Administration ── portions of a turn (``portions``) ─▶ engine
-                                       ╰── what was changed is on disk ─▶ answer
+      control socket ─ request ─▶ Administration ── short portions (``portions``) ─▶ engine
+                                       ╰── the changes are on disk ─▶ answer
 
-However many sessions or retained messages there are, the loop runs between the portions. The lists
-are made in ``engine.operating.listing``, the changes in ``engine.operating.admin_actions``.
+However many sessions or retained messages there are, the event loop serves clients between the
+portions. ``engine.operating.listing`` makes the lists, ``engine.operating.admin_actions`` the
+changes.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
 from penstock.services.control import Control
-from penstock.services.portions import in_portions
+from penstock.services.portions import run_in_portions
 from penstock.telemetry.logs import Sentence, get_logger, short
 
 logger = get_logger(__name__)
 
 VISITS: Final = 64
-"""Entries between two looks at the clock."""
+"""Entries that are visited between two readings of the clock."""
 
 REFERENCE_CHARACTERS_MAX: Final = 1000  # as of mqtt5.server_reference
 LEVELS_MAX: Final = 65_535
@@ -78,11 +79,11 @@ _BAN_S_MAX: Final = 10_000_000_000
 
 WALKS_MAX: Final = 16
 WALK_S_MAX: Final = 60.0
-"""A list of retained messages that is not continued is forgotten after this, in seconds."""
+"""Time in seconds after which a list of retained messages that nobody continues is forgotten."""
 
 
 class SessionPage(msgspec.Struct, frozen=True):
-    """A ``Page`` of sessions, as it is sent."""
+    """A ``Page`` of sessions in the form in which it is sent."""
 
     entries: list[SessionSummary]
     cursor: str
@@ -90,17 +91,17 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 @final
 class Administration:
-    """Answers operators.
+    """Answers the requests of operators on the control socket.
 
     Args:
-        server: the broker.
-        driver: runs it.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
     """
 
     def __init__(self, server: Server, driver: Driver) -> None:
         self._server = server
         self._driver = driver
-        self._walks: dict[str, tuple[RetainedWalk, float]] = {}  # by cursor: and when it ends
+        self._walks: dict[str, tuple[RetainedWalk, float]] = {}  # by cursor; monotonic end
         self._walk_number = 0
 
     def serve_on(self, control: Control) -> None:
@@ -125,7 +126,7 @@ class Administration:
     # -- sessions ----------------------------------------------------------------------
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
-        """Return some sessions, in the order in which they were made."""
+        """Return a page of sessions, the oldest first."""
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
@@ -138,18 +139,18 @@ class Administration:
             entries.extend([session_summary(self._server, session) for session in found])
             return walk.finished or len(entries) >= limit
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         return SessionPage(entries, "" if walk.finished else str(walk.cursor))
 
     async def show_session(self, request: ShowSession) -> JsonObject | None:
-        """Return all of one session; None where there is none."""
+        """Return the details of one session; None if the client has no session."""
         session = self._server.registry.sessions.get(request.client_id)
         if session is None:
             return None
         return session_details(self._server, session)
 
     async def show_recorded(self, request: ShowRecorded) -> JsonObject | None:
-        """Return the flight recorder's record of one client; None where it has none."""
+        """Return the flight recorder's record of one client; None if the client has no record."""
         return recorded(self._server, request.client_id)
 
     async def explain(self, request: Explain) -> JsonObject:
@@ -166,7 +167,7 @@ class Administration:
                 walk.step(VISITS)
             return walk.finished
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         offsets = list(request.offsets)
         return explain(
             self._server, request.client_id, request.topic, offsets, walk.found, self._driver.now()
@@ -181,7 +182,7 @@ class Administration:
                 walk.step()
             return walk.finished
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         committed = committed_about(self._server, request.offset)
         return {"receivers": walk.found, "count": walk.count, "committed": committed}
 
@@ -208,7 +209,7 @@ class Administration:
         if not request.only_count:
             logger.info(
                 "%s disconnected %d clients (%s)",
-                _who(request.by),
+                _operator_name(request.by),
                 count,
                 _selection_text(request.filter),
             )
@@ -230,16 +231,16 @@ class Administration:
             await self._driver.wait_durable()
             logger.info(
                 "%s removed %d sessions (%s)",
-                _who(request.by),
+                _operator_name(request.by),
                 count,
                 _selection_text(request.filter),
             )
         return Count(count)
 
     async def _for_each(self, session_filter: SessionFilter, act: Callable[[Session], bool]) -> int:
-        """Call ``act`` once for each selected session; return for how many it was true.
+        """Call ``act`` once for each selected session; return how many calls returned True.
 
-        Sessions that are made meanwhile are not selected.
+        Sessions that are created meanwhile are not selected.
         """
         walk = SessionWalk(self._server, selection_of(session_filter))
         waiting: list[Session] = []
@@ -255,16 +256,16 @@ class Administration:
                 waiting.pop()
             return walk.finished and not waiting
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         return count
 
     # -- retained messages -------------------------------------------------------------
 
     async def list_retained(self, request: ListRetained) -> Page:
-        """Return some retained messages; a cursor stands for a walk that is kept for a while."""
+        """Return a page of retained messages; its cursor is valid for ``WALK_S_MAX`` seconds."""
         limit = _limit(request.limit)
         walk = self._walk(request)
-        before_us = self._before_us(request.older_than_s)
+        cutoff_us = self._cutoff_us(request.older_than_s)
         entries: list[JsonObject] = []
 
         def step() -> bool:
@@ -272,15 +273,15 @@ class Administration:
                 if walk.finished or len(entries) >= limit:
                     return True
                 message = walk.step()
-                if message is not None and message.steady_us < before_us:
+                if message is not None and message.steady_us < cutoff_us:
                     entries.append(retained_summary(message))
             return False
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         return Page(entries, "" if walk.finished else self._keep_walk(walk))
 
     async def show_retained(self, request: ShowRetained) -> JsonObject | None:
-        """Return all of one retained message; None where there is none."""
+        """Return one retained message with its payload; None if the topic has none."""
         message = self._server.router.retained.get(request.topic)
         if message is None:
             return None
@@ -291,7 +292,7 @@ class Administration:
     async def clear(self, request: ClearRetained) -> Count:
         """Remove the selected retained messages; return how many."""
         walk = self._server.router.retained.walk(_topic_filter(request.topic_filter))
-        before_us = self._before_us(request.older_than_s)
+        cutoff_us = self._cutoff_us(request.older_than_s)
         if not request.only_count:
             self._refuse_without_store()
         count = 0
@@ -302,17 +303,17 @@ class Administration:
                 if walk.finished:
                     return True
                 message = walk.step()
-                if message is None or message.steady_us >= before_us:
+                if message is None or message.steady_us >= cutoff_us:
                     continue
                 count += request.only_count or clear(self._server, message.topic, request.by)
             return False
 
-        await in_portions(self._driver, step)
+        await run_in_portions(self._driver, step)
         if not request.only_count:
             await self._driver.wait_durable()
             logger.info(
                 "%s cleared %d retained messages ('%s'%s)",
-                _who(request.by),
+                _operator_name(request.by),
                 count,
                 request.topic_filter,
                 f", older than {request.older_than_s:g} s" if request.older_than_s else "",
@@ -337,13 +338,13 @@ class Administration:
         self._walks[cursor] = walk, now_s + WALK_S_MAX
         return cursor
 
-    def _before_us(self, older_than_s: float) -> int:
+    def _cutoff_us(self, older_than_s: float) -> int:
         return self._now().steady_us + 1 - int(older_than_s * 1_000_000)
 
-    # -- emptying ----------------------------------------------------------------------
+    # -- draining ----------------------------------------------------------------------
 
     async def drain(self, request: Drain) -> DrainState:
-        """Begin to empty the broker, or change the pace and the other server; return the state."""
+        """Begin to drain the broker, or change the rate and the other server; return the state."""
         if not 0 < request.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
         name = request.server_reference
@@ -357,7 +358,7 @@ class Administration:
         drain(self._server, draining, request.by)
         logger.warning(
             "%s empties this broker: no client is let in, and %g clients a second are sent to %s",
-            _who(request.by),
+            _operator_name(request.by),
             request.per_s,
             request.server_reference or "no named server",
         )
@@ -367,11 +368,13 @@ class Administration:
         """Accept clients again; return whether they were refused before."""
         was_draining = end_drain(self._server, request.by)
         if was_draining:
-            logger.warning("%s ended the emptying: clients are let in again", _who(request.by))
+            logger.warning(
+                "%s ended the emptying: clients are let in again", _operator_name(request.by)
+            )
         return was_draining
 
     async def show_drain(self, request: ShowDrain) -> DrainState:
-        """Return whether the broker is being emptied, and how many clients are left."""
+        """Return whether the broker drains, and how many clients are still connected."""
         del request
         return self._drain_state()
 
@@ -385,7 +388,7 @@ class Administration:
     # -- bans --------------------------------------------------------------------------
 
     async def list_bans(self, request: ListBans) -> Page:
-        """Return some bans, the oldest first; they are few enough to be looked at in one turn."""
+        """Return a page of bans, the oldest first; they are few, so all are read in one turn."""
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of bans")
@@ -405,7 +408,8 @@ class Administration:
         return Page(entries, str(end) if end < len(bans) else "")
 
     async def ban(self, request: MakeBan) -> str:
-        """Ban a client, user or address; return its canonical form, such as ``10.0.0.0/8``."""
+        """Ban a client, user or address; return the banned value in its canonical form, such as
+        ``10.0.0.0/8``."""
         if not 0 <= request.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         try:
@@ -421,20 +425,25 @@ class Administration:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._driver.end_turn_soon()
-        logger.info("%s banned %s %s", _who(request.by), made.kind, made.value)
+        logger.info("%s banned %s %s", _operator_name(request.by), made.kind, made.value)
         return made.value
 
     async def lift(self, request: LiftBan) -> bool:
-        """End a ban; return whether there was one."""
+        """End a ban; return whether there was such a ban."""
         try:
             was_banned = lift(self._server, request.kind, request.value, request.by)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if was_banned:
-            logger.info("%s lifted the ban of %s %s", _who(request.by), request.kind, request.value)
+            logger.info(
+                "%s lifted the ban of %s %s",
+                _operator_name(request.by),
+                request.kind,
+                request.value,
+            )
         return was_banned
 
-    # -- turns -------------------------------------------------------------------------
+    # -- the clock and the store -------------------------------------------------------
 
     def _now(self) -> Now:
         return self._driver.now()
@@ -443,20 +452,24 @@ class Administration:
         """Refuse a change that waits for the disk while the store cannot write.
 
         Raises:
-            StoreError: the change would wait for as long as that.
+            StoreError: the store cannot write now.
         """
         context = self._server.context
         if context.store.fails:
             raise StoreError(f"nothing was done: {context.store.failure}")
 
 
-def _who(by: str) -> Sentence:
-    """Return the name of the operator for a log line; "an operator" where it is not known."""
+def _operator_name(by: str) -> Sentence:
+    """Return the operator's name for a log line; "an operator" where the name is empty."""
     return Sentence(short(by) if by else "an operator")
 
 
 def selection_of(session_filter: SessionFilter) -> SessionSelection:
-    """Return the selection that a request asks for; raise ConfigError if it cannot be used."""
+    """Return the engine's selection for the filter of a request.
+
+    Raises:
+        ConfigError: a pattern or an address of the filter cannot be used.
+    """
     try:
         return SessionSelection(
             session_filter.client,

@@ -1,18 +1,18 @@
-"""Authentication: clients are checked beside the event loop, which gets the verdicts.
+"""Authentication: threads check the clients' credentials, and the event loop gets the verdicts.
 
 ::
 
-      CONNECT ─▶ judge ─▶ nothing to check, or verified a short while ago ─▶ Verdict, at once
-                   ├────▶ a name of the password file: its turn ─▶ threads: argon2 ─────────╮
-                   ╰────▶ another, and a method answers for it: its turn ─▶ its threads ─────┤
-                                                       CONNACK ◀─ Verdict ◀─ decided ◀──────╯
+      CONNECT ─▶ judge ─▶ nothing to check, or verified a short while ago ─▶ AuthResult, at once
+                   ├────▶ a user of the password file ─▶ login queue ─▶ threads: argon2 ────╮
+                   ╰────▶ a user of the login method ─▶ login queue ─▶ its own threads ─────┤
+                                             CONNACK ◀─ AuthResult ◀─ verdict callback ◀────╯
 
 A check of a password costs tens to hundreds of milliseconds of a core and of memory, on purpose, so
-that a stolen file is of little use. Therefore few threads, which let the loop go first; turns by
-source and name (``engine.access.login_queue``), so that wrong passwords take no time of others; one
-check for all clients of one source with the same name and password (``login_checks``); and a memory
-of logins that were right (``login_cache``). A method that waits for another service has threads of
-its own.
+that a stolen file is of little use. Therefore the threads are few and have a lower priority than
+the event loop; a queue with turns by source and name (``engine.access.login_queue``) keeps wrong
+passwords from delaying other clients; one check serves all clients of one source with the same name
+and password (``login_checks``); and a cache remembers logins that were right (``login_cache``). A
+login method that waits for another service has its own threads.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange
 from penstock.services.login_cache import LoginCache
-from penstock.services.login_checks import Check, Checks
-from penstock.services.login_guard import Banned, LoginGuard
+from penstock.services.login_checks import CheckPool, LoginCheck
+from penstock.services.login_guard import BanCallback, LoginGuard
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
 THREADS_MAX: Final = 4
 NICENESS: Final = 5
-"""Niceness of the checking threads above the loop's: clients that are connected go first."""
+"""Niceness of the checking threads, added to the event loop's: connected clients go first."""
 
 TICK_S: Final = 0.1
 
-Decided = Callable[[Link, AuthResult], None]
+VerdictCallback = Callable[[Link, AuthResult], None]
+"""Called on the event loop with a client's link and the verdict on its credentials."""
 
 
 @final
@@ -57,11 +58,11 @@ class Authentication(Authenticate):
     """The broker's authenticate port.
 
     Args:
-        access: the files.
-        settings: how many may wait, how long logins are remembered, how failures count.
+        access: users and access list.
+        settings: limits of waiting checks, remembered logins and failed logins.
         secret: the key of decoys for unknown names.
-        method: authenticates users that the password file does not name; None for none.
-        method_threads: the number of its threads.
+        method: the login method for users whom the password file does not name; None for none.
+        method_threads: the number of threads for the login method.
     """
 
     def __init__(
@@ -75,55 +76,56 @@ class Authentication(Authenticate):
         self._access = access
         self._secret = secret
         self._decoys = _decoys(access, secret)
-        self._decided: Decided | None = None
+        self._on_verdict: VerdictCallback | None = None
         self._verified = LoginCache(settings.verified_s)
         self._guard = _guard(settings)
         waiting_max = settings.checks_waiting_max
         threads = min(THREADS_MAX, os.cpu_count() or 1)
-        self._checks = Checks(
+        self._checks = CheckPool(
             "passwords",
             self._guard,
             waiting_max,
             threads,
             NICENESS,
-            partial(self._concluded, self._guard),
-            self._timed_out,
+            partial(self._finish_check, self._guard),
+            self._refuse_late,
         )
         self._method = method
-        self._outside_guard = _guard(settings)
-        self._outside: Checks | None = None
+        self._method_guard = _guard(settings)
+        self._method_checks: CheckPool | None = None
         if method is not None:
-            self._outside = Checks(
+            self._method_checks = CheckPool(
                 "logins",
-                self._outside_guard,
+                self._method_guard,
                 waiting_max,
                 method_threads,
                 0,
-                partial(self._concluded, self._outside_guard),
-                self._timed_out,
+                partial(self._finish_check, self._method_guard),
+                self._refuse_late,
             )
-        self._outsiders: dict[Link, asyncio.Future[AuthResult]] = {}  # no clients: ``verdict``
+        self._operator_futures: dict[Link, asyncio.Future[AuthResult]] = {}  # see ``verdict``
         self._is_closed = False
-        self._remembered = 0  # logins that needed no check
-        self._checked = 0
+        self._cached_logins = 0  # logins that needed no check
+        self._checked_logins = 0
         self._loop = asyncio.get_running_loop()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
-    def report_to(self, decided: Decided, banned: Banned) -> None:
+    def report_to(self, on_verdict: VerdictCallback, on_ban: BanCallback) -> None:
         """Set the callbacks for later verdicts and for bans; both are called on the event
         loop."""
-        self._decided = decided
-        self._guard.report_to(banned)
-        self._outside_guard.report_to(banned)
+        self._on_verdict = on_verdict
+        self._guard.report_to(on_ban)
+        self._method_guard.report_to(on_ban)
 
     def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        """Return the verdict on a client, or None while it is being checked."""
+        """Return the verdict on a client; None if a thread checks the credentials first, and the
+        verdict callback is called later."""
         users = self._access.users
         username = credentials.username
         method = self._method
         is_listed = users is not None and username is not None and username in users
         if method is not None and not is_listed and method.concerns(credentials):
-            return self._ask(method, credentials, link)
+            return self._submit_to_method(method, credentials, link)
         if users is None or username is None:
             # Without a password file a name proves nothing: its client is anonymous.
             if credentials.anonymous_allowed:
@@ -132,37 +134,37 @@ class Authentication(Authenticate):
         if credentials.password is None:
             return AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD, detail="no password")
         digest = self._verified.key_of(username, credentials.password)
-        if self._verified.knows(digest, link, time.monotonic()):
-            self._remembered += 1
+        if self._verified.renew(digest, link, time.monotonic()):
+            self._cached_logins += 1
             return AuthResult(reasons.SUCCESS, username)
         decoy = "" if is_listed else self._decoys.line(username)
-        work = partial(_verified, users, username, credentials.password, decoy)
+        work = partial(_verify_password, users, username, credentials.password, decoy)
         key = (self._guard.lane(credentials.address), digest)
-        return self._checks.submit(Check(key, credentials, work, users), link)
+        return self._checks.submit(LoginCheck(key, credentials, work, users), link)
 
     async def verdict(self, credentials: Credentials) -> AuthResult:
-        """Return the verdict on somebody who is no client: an operator.
+        """Return the verdict on the credentials of an operator, who is no client.
 
-        Checks, delays and what is remembered are as for clients. Once closed it is
-        ``SERVER_UNAVAILABLE``: unlike a client, whoever asks waits for an answer.
+        The check, its delays and the login cache are those of clients. After ``close`` the verdict
+        is ``SERVER_UNAVAILABLE``: a client that is not answered is disconnected, an operator waits.
         """
         if self._is_closed:
             return AuthResult(reasons.SERVER_UNAVAILABLE)
-        link = Link(Turn())  # it stands for the operator, and nothing is sent on it
+        link = Link(Turn())  # stands for the operator; nothing is sent on it
         decided: asyncio.Future[AuthResult] = self._loop.create_future()
-        self._outsiders[link] = decided
+        self._operator_futures[link] = decided
         try:
             found = self.judge(credentials, link)
             return await decided if found is None else found
         finally:
             link.closed = True
-            del self._outsiders[link]
+            del self._operator_futures[link]
 
     def password_fingerprint(self, username: str) -> str:
         """Return a keyed hash of the user's password line; it changes whenever the line does.
 
-        For a user whom the password file does not name: empty where a method may let it in, else
-        "unknown".
+        A user whom the password file does not name has an empty one if there is a login method,
+        else "unknown".
         """
         users = self._access.users
         line = None if users is None else users.line(username)
@@ -171,16 +173,17 @@ class Authentication(Authenticate):
         return self._verified.key_of(username, line.encode()).hex()
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
-        """Return a run of SCRAM-SHA-256; None where no user has keys for it."""
+        """Return a new exchange of SCRAM-SHA-256; None for another ``method``, or where no user has
+        keys for it."""
         if method != scram.METHOD or self._decoys.scram_keys("") is None:
             return None
         inner = scram.ScramExchange(self._scram_keys, self._decoy_keys)
         return GuardedExchange(inner, self._guard, credentials.address)
 
     def reload(self, access: UserFiles) -> set[str]:
-        """Use files that were read again; forget logins that were verified with the old ones.
+        """Use files that were read again; forget logins that were verified with the old files.
 
-        Return the users that are gone or have another password line now.
+        Return the names of users that are gone or have another password line now.
         """
         before = self._access.users
         access.external_acl_cache = self._access.external_acl_cache
@@ -193,91 +196,98 @@ class Authentication(Authenticate):
         return before.changed(access.users)
 
     def apply_settings(self, settings: Access) -> None:
-        """Delay, ban and remember logins by other settings from now on."""
-        options = _options(settings)
-        for guard in (self._guard, self._outside_guard):
+        """Use other settings for delays, bans and remembered logins from now on."""
+        options = _queue_options(settings)
+        for guard in (self._guard, self._method_guard):
             guard.apply_settings(options, settings.checks_waiting_max, settings.ban_exempt)
-        for checks in (self._checks, self._outside):
+        for checks in (self._checks, self._method_checks):
             if checks is not None:
                 checks.waiting_max = settings.checks_waiting_max
         self._verified.verified_s = settings.verified_s
 
     def status(self) -> list[tuple[str, object]]:
-        """Return the values of logins for ``$SYS``."""
+        """Return the counters of logins for ``$SYS``, by topic below ``$SYS/broker/``."""
         return [(f"logins/{name}", value) for name, value in self._totals().items()]
 
     def metrics(self) -> Iterable[MetricSample]:
-        """Yield the values of logins for a scrape."""
+        """Yield the counters of logins for a scrape."""
         for name, value in self._totals().items():
             yield f"logins_{name}", (), value
 
     def _totals(self) -> dict[str, int]:
-        guards = (self._guard, self._outside_guard)
-        waiting = self._checks.waiting + (0 if self._outside is None else self._outside.waiting)
+        guards = (self._guard, self._method_guard)
+        waiting = self._checks.waiting + (
+            0 if self._method_checks is None else self._method_checks.waiting
+        )
         return {
-            "checked": self._checked,
-            "remembered": self._remembered,
-            "failed": sum(guard.failed for guard in guards),
-            "refused": sum(guard.refused for guard in guards),
+            "checked": self._checked_logins,
+            "remembered": self._cached_logins,
+            "failed": sum(guard.failures for guard in guards),
+            "refused": sum(guard.refusals for guard in guards),
             "waiting": waiting,
         }
 
     def close(self) -> None:
-        """End the threads; of those that still wait only operators are answered."""
+        """End the threads; answer operators that still wait, and no clients."""
         self._is_closed = True
         self._ticker.cancel()
         self._checks.close()
-        if self._outside is not None:
-            self._outside.close()
-        for decided in self._outsiders.values():
+        if self._method_checks is not None:
+            self._method_checks.close()
+        for decided in self._operator_futures.values():
             if not decided.done():
                 decided.set_result(AuthResult(reasons.SERVER_UNAVAILABLE))
 
-    def _ask(self, method: Method, credentials: Credentials, link: Link) -> AuthResult | None:
-        assert self._outside is not None
+    def _submit_to_method(
+        self, method: Method, credentials: Credentials, link: Link
+    ) -> AuthResult | None:
+        assert self._method_checks is not None
         username = credentials.username or ""
         shown = self._verified.key_of(username, credentials.password or b"")
         key = (f"{credentials.client_id}\0{credentials.address}", shown)
         work = partial(method.check, credentials)
-        return self._outside.submit(Check(key, credentials, work, method), link)
+        return self._method_checks.submit(LoginCheck(key, credentials, work, method), link)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         self._verified.tick(time.monotonic(), TICK_S)
-        self._checks.begin()
-        if self._outside is not None:
-            self._outside.begin()
+        self._checks.start_checks()
+        if self._method_checks is not None:
+            self._method_checks.start_checks()
 
-    def _timed_out(self, check: Check) -> None:
-        self._report(check, AuthResult(reasons.CONNECTION_RATE_EXCEEDED))
+    def _refuse_late(self, check: LoginCheck) -> None:
+        self._deliver_to_all(check, AuthResult(reasons.CONNECTION_RATE_EXCEEDED))
 
-    def _concluded(
-        self, guard: LoginGuard[Check], check: Check, future: asyncio.Future[Answer | None]
+    def _finish_check(
+        self,
+        guard: LoginGuard[LoginCheck],
+        check: LoginCheck,
+        future: asyncio.Future[Answer | None],
     ) -> None:
         failure = future.exception()
         answer = None if failure is not None else future.result()
-        is_stale = check.basis not in (self._access.users, self._method)  # read again meanwhile
+        is_stale = check.basis not in (self._access.users, self._method)  # reloaded meanwhile
         if is_stale or (failure is None and answer is None):
             for link in check.links:
                 verdict = None if link.closed else self.judge(check.credentials, link)
                 if verdict is not None:
-                    self._tell(link, verdict)
+                    self._deliver_verdict(link, verdict)
             return
-        self._checked += 1
+        self._checked_logins += 1
         address = check.credentials.address
         if answer is None:
             logger.error("a client could not be authenticated: %s", failure)
-            self._report(check, AuthResult(reasons.SERVER_UNAVAILABLE))
+            self._deliver_to_all(check, AuthResult(reasons.SERVER_UNAVAILABLE))
         elif answer.reason_code == reasons.SUCCESS:
             guard.count_success(address, check.name)
-            self._report(check, self._admitting(check, answer))
+            self._deliver_to_all(check, self._success_verdict(check, answer))
         else:
             if answer.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD:
                 for _ in check.links:
                     guard.count_failure(address, check.name)
-            self._report(check, AuthResult(answer.reason_code, detail=answer.detail))
+            self._deliver_to_all(check, AuthResult(answer.reason_code, detail=answer.detail))
 
-    def _admitting(self, check: Check, answer: Answer) -> AuthResult:
+    def _success_verdict(self, check: LoginCheck, answer: Answer) -> AuthResult:
         access = self._access
         if check.basis is access.users:
             self._verified.remember(check.key[1], check.links[-1], time.monotonic())
@@ -285,36 +295,36 @@ class Authentication(Authenticate):
         authorize = AuthorizeByService(access.external_acl_cache, answer.rules, access.access_list)
         return AuthResult(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
 
-    def _report(self, check: Check, verdict: AuthResult) -> None:
+    def _deliver_to_all(self, check: LoginCheck, verdict: AuthResult) -> None:
         for link in check.links:
-            self._tell(link, verdict)
+            self._deliver_verdict(link, verdict)
 
-    def _tell(self, link: Link, verdict: AuthResult) -> None:
-        outsider = self._outsiders.get(link)
-        if outsider is not None:
-            if not outsider.done():
-                outsider.set_result(verdict)
-        elif self._decided is not None:
-            self._decided(link, verdict)
+    def _deliver_verdict(self, link: Link, verdict: AuthResult) -> None:
+        operator_future = self._operator_futures.get(link)
+        if operator_future is not None:
+            if not operator_future.done():
+                operator_future.set_result(verdict)
+        elif self._on_verdict is not None:
+            self._on_verdict(link, verdict)
 
     def _scram_keys(self, username: str) -> scram.ScramKeys | None:
         return self._access.scram_keys(username)
 
     def _decoy_keys(self, username: str) -> scram.ScramKeys:
         keys = self._decoys.scram_keys(username)
-        if keys is None:  # a run began, and the file was read again since: it ends in nothing
+        if keys is None:  # the file was read again during the exchange, which fails anyway
             return scram.ScramKeys(scram.ITERATIONS, bytes(16), bytes(32), bytes(32))
         return keys
 
 
-def _verified(users: Users, username: str, password: bytes, decoy: str) -> Answer:
-    """Return whether a password is right; in a thread."""
+def _verify_password(users: Users, username: str, password: bytes, decoy: str) -> Answer:
+    """Return the answer to a password; called in a thread."""
     if users.verify(username, password, decoy):
         return Answer(reasons.SUCCESS, username)
     return Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
 
 
-def _options(settings: Access) -> LoginQueueOptions:
+def _queue_options(settings: Access) -> LoginQueueOptions:
     return LoginQueueOptions(
         settings.failures_burst,
         settings.failure_delay_s,
@@ -324,8 +334,8 @@ def _options(settings: Access) -> LoginQueueOptions:
     )
 
 
-def _guard(settings: Access) -> LoginGuard[Check]:
-    return LoginGuard(_options(settings), settings.checks_waiting_max, settings.ban_exempt)
+def _guard(settings: Access) -> LoginGuard[LoginCheck]:
+    return LoginGuard(_queue_options(settings), settings.checks_waiting_max, settings.ban_exempt)
 
 
 def _decoys(access: UserFiles, secret: bytes) -> Decoys:

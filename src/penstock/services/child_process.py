@@ -1,14 +1,14 @@
-"""A child process of the broker: started with it, watched, started again, ended with it.
+"""A child process of the broker: started and ended with it, and restarted if it ends before.
 
 ::
 
       start ─▶ running ── ends ─▶ a warning, a pause ─▶ running …   the pause doubles, 0.5 to
                   ╰── restart ──▶ running, at once                  30 s, until a run was steady
-      stop ──▶ SIGTERM ── 5 s, or farewell_s ──▶ SIGKILL
+      stop ──▶ SIGTERM ── 5 s, or stop_timeout_s ──▶ SIGKILL
 
-What a child does cannot hold up the event loop. It ends when its standard input does, hence also
-when the broker is killed. Its port is held from before its first start until it is to end, because
-while it starts no program listens there.
+A child's work cannot delay the event loop. A child ends when its standard input does, hence also
+when the broker is killed. Its port is reserved from before its first start until ``stop``, because
+no program listens on the port while the child starts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ logger = get_logger(__name__)
 _READY: Final = "ready "
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
-_STEADY_S: Final = 30.0  # a run this long starts the backoff anew
-FAREWELL_S: Final = 5.0
-_PROBE_AGAIN_S: Final = 0.05
-PREDECESSOR_S: Final = 3.0  # for the child of a killed broker to let go of its port
+_STEADY_S: Final = 30.0  # a run this long resets the backoff
+STOP_TIMEOUT_S: Final = 5.0  # from SIGTERM to SIGKILL
+_PORT_RETRY_S: Final = 0.05
+PORT_WAIT_S_MAX: Final = 3.0  # for the child of a killed broker to release its port
 
 
 @final
@@ -40,17 +40,17 @@ class ChildProcess:
     """Keeps one child process running.
 
     Args:
-        name: the name of what it does, for the log: "stream service".
+        name: the child's name in the log, such as "stream service".
         module: the module that Python runs. It prints ``ready`` and its address once it serves.
-        port: the port on which it listens, each time; ``stop`` lets go of it. None: on none.
-        place: its arguments that stay the same.
-        arguments: its other arguments. All users of the machine can see both: secrets are named by
-            their files.
-        on_line: called with each line that it prints; None: a line with ``ready`` is logged.
-        farewell_s: time in seconds that it has to end after SIGTERM.
+        port: the port on which the child listens; ``stop`` releases it. None if it listens on none.
+        fixed_arguments: the arguments that stay the same at each start.
+        arguments: the arguments that ``restart`` replaces. All users of the machine can see both
+            kinds: secrets are passed as names of files.
+        on_line: called with each line that the child prints; None logs a line with ``ready``.
+        stop_timeout_s: time in seconds from SIGTERM to SIGKILL.
 
     Attributes:
-        restarts: how often it ended and was started again, for whatever reason.
+        restarts: how often the child ended and was started again, for whatever reason.
     """
 
     def __init__(
@@ -58,34 +58,33 @@ class ChildProcess:
         name: str,
         module: str,
         port: ReservedPort | None,
-        place: Sequence[str],
+        fixed_arguments: Sequence[str],
         arguments: Sequence[str] = (),
         on_line: Callable[[str], None] | None = None,
-        farewell_s: float = FAREWELL_S,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
         self.name = name
         self.restarts = 0
-        self._command = (sys.executable, "-m", module, *place)
+        self._command = (sys.executable, "-m", module, *fixed_arguments)
         self._arguments = tuple(arguments)
         self._port = port
         self._on_line = on_line or self._log_if_ready
-        self._farewell_s = farewell_s
+        self._stop_timeout_s = stop_timeout_s
         self._is_restarting = False
         self._process: Process | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
-        """Return HOST:PORT, where it listens."""
+        """The address HOST:PORT on which the child listens."""
         return str(self._port)
 
     def start(self) -> None:
         """Start and watch the child until ``stop``."""
-        self._watching = asyncio.create_task(self._watch(), name=self.name)
+        self._watch_task = asyncio.create_task(self._watch(), name=self.name)
 
     def restart(self, arguments: Sequence[str]) -> None:
-        """Let the child read its files again, and take other arguments: it ends, and starts at
-        once."""
+        """End the child and start it at once with other arguments; it reads its files again."""
         self._arguments = tuple(arguments)
         if self._process is not None and self._process.returncode is None:
             self._is_restarting = True
@@ -97,27 +96,27 @@ class ChildProcess:
             self._port.close()
         await self._end()
 
-    async def pause(self, pauses: bool) -> None:
-        """End the child and wait for it, or start it again; its port stays taken.
+    async def set_paused(self, is_paused: bool) -> None:
+        """End the child and wait for it, or start it again; its port stays reserved.
 
         Args:
-            pauses: True to end it, False to start it.
+            is_paused: True to end the child, False to start it.
         """
-        if pauses:
+        if is_paused:
             await self._end()
         else:
             self.start()
 
     async def _end(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+            await asyncio.gather(self._watch_task, return_exceptions=True)
         process = self._process
         if process is None or process.returncode is not None:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), self._farewell_s)
+            await asyncio.wait_for(process.wait(), self._stop_timeout_s)
         except TimeoutError:
             process.kill()
             await process.wait()
@@ -148,7 +147,7 @@ class ChildProcess:
             *self._command, *arguments, stdin=PIPE, stdout=PIPE
         )
         self._process = process
-        if arguments != self._arguments:  # they were changed meanwhile
+        if arguments != self._arguments:  # ``restart`` was called meanwhile
             self.restart(self._arguments)
         output = process.stdout
         assert output is not None
@@ -162,24 +161,23 @@ class ChildProcess:
 
 
 async def reserve_port(
-    name: str, option: str, host: str, port: int, patience_s: float = PREDECESSOR_S
+    name: str, option: str, host: str, port: int, port_wait_s_max: float = PORT_WAIT_S_MAX
 ) -> ReservedPort:
-    """Return the port that a child will use, ``port`` or a free one for 0, and keep it for the
-    child.
+    """Reserve ``port``, or a free port for 0, for a child process; return the reserved port.
 
     Args:
         name: the name of the child, for the error.
         option: the option that chooses another address, for the error.
-        host: address to listen on.
+        host: the address to listen on.
         port: 0 to 65535.
-        patience_s: how long a taken port is tried again. The child of a broker that was killed a
-            moment ago may still be on its way out.
+        port_wait_s_max: seconds for which a taken port is tried again: the child of a broker that
+            was killed a moment ago may not have ended yet.
 
     Raises:
         ConfigError: the address is taken or not of this machine.
     """
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + patience_s
+    deadline_s = loop.time() + port_wait_s_max
     while True:
         try:
             return ReservedPort(host, port)
@@ -189,4 +187,4 @@ async def reserve_port(
                     f"the {name} cannot listen on {host}:{port}: {error.strerror or error}; "
                     f"choose another address with {option}"
                 ) from error
-        await asyncio.sleep(_PROBE_AGAIN_S)
+        await asyncio.sleep(_PORT_RETRY_S)

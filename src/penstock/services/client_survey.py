@@ -2,13 +2,13 @@
 
 ::
 
-      a scrape asks ── the last survey is recent ─▶ its result
-            ╰───────── it is not ─▶ a walk over all sessions, 0.5 ms at a time ─▶ a new result
-                                         ╰── takes longer than ``WAIT_S_MAX`` ─▶ the last one
+      a scrape ── no walk is due ─▶ the last result
+            ╰──── a walk is due ─▶ a walk over all sessions, 0.5 ms at a time ─▶ a new result
+                                         ╰── takes longer than ``WAIT_S_MAX`` ─▶ the last result
 
-Nothing is kept up to date between scrapes, so a message costs nothing. A walk is due once the last
-one began ``1 / SHARE`` times as long ago as it took of the loop: however many clients there are and
-however often somebody asks, surveys take no more than that share of the processor.
+Nothing is counted between scrapes, so a message costs nothing. After a walk that took N seconds of
+the event loop, the next walk is due N / ``SHARE`` seconds after that walk began: however many
+clients and scrapes there are, surveys take no more than that share of the processor.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Final, final
 from penstock.engine.operating.survey import Survey, SurveyWalk
 from penstock.engine.server.server import Server
 from penstock.runtime.driver import Driver
-from penstock.services.portions import in_portions
+from penstock.services.portions import run_in_portions
 
 SHARE: Final = 0.02
 """Share of one processor that surveys may take."""
 
 WAIT_S_MAX: Final = 1.0
-"""How long a scrape waits for a survey, seconds."""
+"""Longest time in seconds that a scrape waits for a survey."""
 
 VISITS: Final = 32
-"""Sessions between two looks at the clock."""
+"""Sessions that are visited between two readings of the clock."""
 
 _PORTION_S: Final = 0.0005
 _PAUSE_S: Final = 0.005
@@ -37,11 +37,11 @@ _PAUSE_S: Final = 0.005
 
 @final
 class ClientSurvey:
-    """Surveys the clients of one broker when asked, within its share of the loop.
+    """Surveys the clients of one broker on request, within ``SHARE`` of the processor.
 
     Args:
-        server: the broker.
-        driver: runs it.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
     """
 
     def __init__(self, server: Server, driver: Driver) -> None:
@@ -49,20 +49,21 @@ class ClientSurvey:
         self._driver = driver
         self._last: Survey | None = None
         self._due_s = 0.0
-        self._walking: asyncio.Task[None] | None = None
+        self._walk_task: asyncio.Task[None] | None = None
 
-    async def recent(self) -> Survey | None:
-        """Return a survey as recent as its share allows; None while the first one goes on."""
-        if self._walking is None and time.monotonic() >= self._due_s:
-            self._walking = asyncio.create_task(self._walk(), name="survey of clients")
-        if self._walking is not None:
-            await asyncio.wait((self._walking,), timeout=WAIT_S_MAX)
+    async def refresh(self) -> Survey | None:
+        """Walk over the clients if a walk is due; return the last complete survey, None before the
+        first."""
+        if self._walk_task is None and time.monotonic() >= self._due_s:
+            self._walk_task = asyncio.create_task(self._walk(), name="survey of clients")
+        if self._walk_task is not None:
+            await asyncio.wait((self._walk_task,), timeout=WAIT_S_MAX)
         return self._last
 
     def stop(self) -> None:
         """End a walk under way."""
-        if self._walking is not None:
-            self._walking.cancel()
+        if self._walk_task is not None:
+            self._walk_task.cancel()
 
     async def _walk(self) -> None:
         began_s = time.monotonic()
@@ -72,9 +73,9 @@ class ClientSurvey:
             return walk.step(VISITS)
 
         try:
-            took_s = await in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
+            took_s = await run_in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
             walk.survey.at_s = time.monotonic()
             self._due_s = began_s + took_s / SHARE
             self._last = walk.survey
         finally:
-            self._walking = None
+            self._walk_task = None

@@ -2,9 +2,9 @@
 
 ::
 
-      scrape ─▶ the log is asked for its state, in a thread ─▶ samples of member, log and heartbeats
+      scrape ─▶ read the state of the log, in a thread ─▶ samples of member, log and heartbeats
 
-A standby has no engine, so of all other families it tells the few that do not concern one.
+A standby has no engine, so of all other metric families it reports only those that need none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROLES: Final = get_args(RoleName)
 
 @final
 class ClusterMetrics:
-    """The values of one member.
+    """The metrics of one member of a cluster.
 
     Args:
         member: the member.
@@ -44,18 +44,18 @@ class ClusterMetrics:
         self._log: LogState | None = None
 
     async def refresh(self) -> None:
-        """Ask the log for its state, for the samples that are taken next."""
+        """Read the state of the log for the next call of ``samples``."""
         loop = asyncio.get_running_loop()
-        self._log = await loop.run_in_executor(None, self._ask)
+        self._log = await loop.run_in_executor(None, self._read_log_state)
 
-    def _ask(self) -> LogState | None:
+    def _read_log_state(self) -> LogState | None:
         try:
             return self._member.log_state()
         except (LogUnavailable, LogRefused):
             return None
 
     def samples(self) -> Iterable[MetricSample]:
-        """Yield the values for a scrape."""
+        """Yield the samples for a scrape."""
         member = self._member
         tally = member.tally
         beat = member.beat()
@@ -70,12 +70,12 @@ class ClusterMetrics:
         yield "cluster_seedings", (), tally.seedings
         yield "cluster_records_skipped", (), tally.skipped
         yield "cluster_entries_damaged", (), tally.damaged
-        yield from self._of_log(beat.node, beat.applied)
+        yield from self._log_samples(beat.node, beat.applied)
         now_s = member.now_s()
         for node, heard in member.heard().items():
             yield "cluster_member_silent_seconds", (node,), now_s - heard.at_s
 
-    def _of_log(self, node: str, applied: int) -> Iterable[MetricSample]:
+    def _log_samples(self, node: str, applied: int) -> Iterable[MetricSample]:
         log = self._log
         yield "cluster_log_has_quorum", (), log is not None and log.has_quorum
         if log is None:
@@ -96,7 +96,7 @@ class ClusterMetrics:
         return {"cluster_append_duration_seconds": values}
 
     def health(self, health: Health) -> Health:
-        """Return ``health`` with the role of the member, and how far its view is behind."""
+        """Return ``health`` with the member's role, its lag in entries, and the primary's name."""
         member = self._member
         primary = member.primary()
         beat = member.beat()
@@ -114,12 +114,12 @@ class ClusterMetrics:
 
 @final
 class StandbyMetrics:
-    """Answers the admin process of a standby.
+    """Answers the health checks and scrapes of a standby's admin process.
 
     Args:
-        cluster: the values of the member.
+        cluster: the metrics of the member.
         build: version, kind of build, and Python's version.
-        sources: further parts of the standby.
+        sources: functions that yield the samples of further parts of the standby.
     """
 
     def __init__(

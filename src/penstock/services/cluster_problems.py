@@ -1,6 +1,6 @@
-"""The problems of a cluster, each a sentence that says what is so and what to do. Pure.
+"""The problems of a cluster, each a sentence with the fact and the remedy. Pure.
 
-docs/cluster.md explains each of them.
+docs/cluster.md explains each problem.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from penstock.cluster.log import LogState
 from penstock.control.cluster_requests import SILENT_S, MemberState
 
 LAG_MAX: Final = 10_000
-"""Entries that a view may be behind before an operator is told."""
+"""Lag of a view, in entries, above which it is reported as a problem."""
 
 
 def problems(
-    members: Sequence[MemberState], log: LogState | None, entries_max: int, why: str = ""
+    members: Sequence[MemberState], log: LogState | None, entries_max: int, log_error: str = ""
 ) -> list[str]:
-    """Return everything that an operator should look at, a sentence each; none if all is well.
+    """Return the problems that an operator should look at, a sentence each; none if all is well.
 
     Args:
         members: the members, as one of them sees them.
         log: the state of the log; None if it does not answer.
-        entries_max: entries that the log keeps for a member that is away.
-        why: the reason why the log does not answer.
+        entries_max: entries that the log keeps for a member that does not run.
+        log_error: the reason why the log does not answer; empty if it is not known.
     """
     found = [f"{one.node}: {one.note}" for one in members if one.note]
-    found += _of_log(log, entries_max, why)
-    found += _of_members(members)
+    found += _log_problems(log, entries_max, log_error)
+    found += _member_problems(members)
     if log is not None:
         for one in members:
-            found += _of_view(one, log, entries_max)
+            found += _view_problems(one, log, entries_max)
     return found
 
 
-def _of_log(log: LogState | None, entries_max: int, why: str) -> Iterator[str]:
+def _log_problems(log: LogState | None, entries_max: int, log_error: str) -> Iterator[str]:
     if log is None:
-        reason = f" ({why})" if why else ""
+        reason = f" ({log_error})" if log_error else ""
         yield (
             f"the servers of the cluster's log do not answer this member{reason}: look at them, and"
             " at the network between; without a majority of them nothing is acknowledged"
@@ -69,7 +69,7 @@ def _of_log(log: LogState | None, entries_max: int, why: str) -> Iterator[str]:
         )
 
 
-def _of_members(members: Sequence[MemberState]) -> Iterator[str]:
+def _member_problems(members: Sequence[MemberState]) -> Iterator[str]:
     heard = [one for one in members if not one.is_silent]
     primaries = [one.node for one in heard if one.role == "primary"]
     if not primaries:
@@ -102,7 +102,7 @@ def _of_members(members: Sequence[MemberState]) -> Iterator[str]:
         )
 
 
-def _of_view(one: MemberState, log: LogState, entries_max: int) -> Iterator[str]:
+def _view_problems(one: MemberState, log: LogState, entries_max: int) -> Iterator[str]:
     first, last = log.bounds
     if one.applied + 1 < first:
         yield (

@@ -1,6 +1,6 @@
-"""The broker's end of the control socket (``control.client``): it carries out the requests.
+"""The broker's end of the control socket (``control.client``): it answers requests.
 
-Each kind of request has a handler, which the composition of the broker gives it.
+Each kind of request has a handler, which ``app.running`` or ``standby`` registers.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _REQUEST_S_MAX: Final = 5.0  # from connecting to the end of the request
 
 RequestT = TypeVar("RequestT", bound=Request)
 Handler = Callable[[RequestT], Awaitable[object]]
-"""Carries out a request; its result is the answer, or the text of a PenstockError."""
+"""Carry out a request and return the answer; a PenstockError that it raises is sent as its text."""
 
 
 @final
 class Control:
     """Answers requests on the control socket in ``data_dir``.
 
-    A handler may take its time; a request for something else does not wait for it.
+    A handler may take its time; other requests do not wait for it.
 
     Args:
         data_dir: the data directory.
-        refusal: returns what is said to requests without a handler, where this is the standby of a
-            cluster; None: it is none.
+        refusal: on a standby of a cluster, returns the error text for requests without a handler;
+            None if this broker is no standby.
     """
 
     def __init__(self, data_dir: Path, refusal: Callable[[], str] | None = None) -> None:
@@ -54,15 +54,15 @@ class Control:
         self._refusal = refusal
         self._handlers: dict[type[msgspec.Struct], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
-        self._receiving: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._receive_tasks: set[asyncio.Task[None]] = set()  # requests not arrived yet
+        self._answer_tasks: set[asyncio.Task[None]] = set()
 
     def on(self, kind: type[RequestT], handler: Handler[RequestT]) -> None:
         """Register the handler for requests of one kind."""
         self._handlers[kind] = handler
 
     async def open(self) -> None:
-        """Listen. Where that is impossible the broker runs without, and logs a warning."""
+        """Listen on the socket; if that fails, log a warning, and the broker runs without it."""
         try:
             listening = _listen(self._data_dir)
         except OSError as error:
@@ -74,38 +74,40 @@ class Control:
             )
             return
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=listening, limit=REQUEST_BYTES_MAX
+            self._serve_connection, sock=listening, limit=REQUEST_BYTES_MAX
         )
 
-    async def close(self, waits: bool = True) -> None:
-        """Stop listening, and wait for requests under way; without ``waits`` they go on alone."""
+    async def close(self, wait: bool = True) -> None:
+        """Stop listening; with ``wait``, return when the requests under way are answered."""
         if self._server is None:
             return
         self._server.close()
         with contextlib.suppress(OSError):
             (self._data_dir / SOCKET_NAME).unlink()
-        for task in self._receiving:
+        for task in self._receive_tasks:
             task.cancel()
-        if waits:
-            await asyncio.gather(*self._receiving, *self._at_work, return_exceptions=True)
+        if wait:
+            await asyncio.gather(*self._receive_tasks, *self._answer_tasks, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._receiving.add(task)
+        self._receive_tasks.add(task)
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 line = await reader.readline()
-            self._receiving.discard(task)
-            self._at_work.add(task)
+            self._receive_tasks.discard(task)
+            self._answer_tasks.add(task)
             answer = await self._answer(line)
             writer.write(msgspec.json.encode(answer) + b"\n")
             await writer.drain()
         except (TimeoutError, ValueError, OSError) as error:  # slow, too long, gone
             logger.info("a request on the control socket was given up: %s", error)
         finally:
-            self._receiving.discard(task)
-            self._at_work.discard(task)
+            self._receive_tasks.discard(task)
+            self._answer_tasks.discard(task)
             writer.close()
 
     async def _answer(self, line: bytes) -> Answer:
@@ -129,14 +131,18 @@ class Control:
 
 
 class BackupWriter:
-    """Writes backups of an open store, one at a time, in a thread; the event loop goes on."""
+    """Writes backups of an open store, one at a time, in a thread beside the event loop."""
 
     def __init__(self, store: RocksStore) -> None:
         self._store = store
         self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, request: Backup) -> Manifest:
-        """Write one; StoreError says why it could not be."""
+        """Write a backup to the request's destination, an absolute path; return its manifest.
+
+        Raises:
+            StoreError: the path is not absolute, or the backup cannot be written.
+        """
         destination = Path(request.destination)
         if not destination.is_absolute():
             raise StoreError(f"the path {request.destination} is not absolute")
@@ -148,8 +154,8 @@ class BackupWriter:
 
 
 def _listen(data_dir: Path) -> socket.socket:
-    """Return a socket that only this user may connect to; one left by a killed broker is
-    replaced."""
+    """Return a listening socket that only this user may connect to; it replaces the socket file of
+    a broker that was killed."""
     (data_dir / SOCKET_NAME).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -3,17 +3,18 @@
 ::
 
       a client subscribes below $penstock/flow ─▶ a round: each session, some every tick
-                                                    │   one JSON object each, only where wanted
+                                                    │   one JSON object each, if subscribed to
                                                     ▼
                                     $penstock/flow: the summary of the round, then a pause
 
-Without subscribers it costs one look-up a tick, however many clients there are. A round goes over
-all sessions, connected or not, in bounded steps, so that 100,000 of them delay no client; the next
-starts ``sys_interval_s`` after the last one did. It is not below ``$SYS``, where a subscription to
-``$SYS/#`` would get it, and show the names of all clients to every client that may read ``$SYS``.
+Without subscribers the topics cost one look-up a tick, however many clients there are. A round
+visits all sessions, connected or not, in bounded steps, so that 100,000 sessions delay no client;
+the next round starts ``sys_interval_s`` after the last one started. The topics are not below
+``$SYS``, where a subscription to ``$SYS/#`` would get them, and show the names of all clients to
+every client that may read ``$SYS``.
 
-A client identifier stands in the topic as one level: ``%``, ``/``, ``+`` and ``#`` in it are
-written as %25, %2F, %2B and %23. In the JSON it is what it is.
+A client identifier is one level of the topic: ``%``, ``/``, ``+`` and ``#`` in it are written as
+%25, %2F, %2B and %23. In the JSON object it is not escaped.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ SESSIONS_A_TICK_MAX: Final = 500
 
 
 def flow_topic(client_id: str) -> str:
-    """Return the topic of the flow of ``client_id``; empty where that would be too long."""
+    """Return the topic of the flow of ``client_id``; empty if it would be too long for MQTT."""
     topic = f"{FLOW_TOPIC}/{topic_level(client_id)}"
     return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
 
 
 def topic_level(name: str) -> str:
-    """Return ``name`` as one level of a topic."""
+    """Return ``name`` as one level of a topic, with ``%``, ``/``, ``+`` and ``#`` escaped."""
     level = name.replace("%", "%25")
     for character in "/+#":
         level = level.replace(character, f"%{ord(character):02X}")
@@ -48,7 +49,8 @@ def topic_level(name: str) -> str:
 
 
 def as_json(flow: FlowSnapshot, buffered_bytes: int) -> bytes:
-    """Return one client's flow as a JSON object; docs/sys_topics.md explains every name."""
+    """Return one client's flow as the bytes of a JSON object; docs/sys_topics.md explains every
+    name."""
     return json.dumps(
         {
             "client_id": flow.client_id,
@@ -94,8 +96,8 @@ class FlowTopics:
 
     Args:
         server: the engine with the clients.
-        interval_s: time from the start of one round to that of the next; 0 = never.
-        buffered_bytes: returns the unsent bytes of a connected client's link.
+        interval_s: seconds from the start of one round to the start of the next; 0 = never.
+        buffered_bytes: returns the number of unsent bytes of a connected client's link.
     """
 
     def __init__(
@@ -104,20 +106,20 @@ class FlowTopics:
         self._server = server
         self._buffered_bytes = buffered_bytes
         self.interval_s = interval_s
-        self._wanted = False
+        self._has_subscribers = False
         self._due_s = 0.0
         self._to_report: list[str] = []  # client identifiers of the present round, last first
         self._sessions = 0
         self._clients_at_limit = 0
 
     def tick(self, now: Now) -> bool:
-        """Continue a round, or start one that is due; return whether anything was published."""
+        """Continue a round, or start a round that is due; return whether anything was published."""
         if self.interval_s == 0:
             return False
-        wanted = self._server.router.trie.reaches(FLOW_TOPIC)
-        starts = wanted and (not self._wanted or now.monotonic_s >= self._due_s)
-        self._wanted = wanted
-        if not wanted:
+        has_subscribers = self._server.router.trie.reaches(FLOW_TOPIC)
+        starts = has_subscribers and (not self._has_subscribers or now.monotonic_s >= self._due_s)
+        self._has_subscribers = has_subscribers
+        if not has_subscribers:
             self._to_report = []
             return False
         if not self._to_report:

@@ -5,9 +5,9 @@ and the loop stands still meanwhile. Python starts one whenever a quarter more o
 old, so each message that leaves objects behind for a while, such as a match in the cache, would pay
 for subscriptions that do not concern it. Penstock collects in portions instead::
 
-      made ─▶ young ─▶ old ── ``collect_if_due``: collected, survivors frozen ─▶ not visited again
-       │                ╰──── at the end of a turn, once enough has grown old      ▲
-       ╰── while the state is recovered (``freezing``) ────────────────────────────╯
+      created ─▶ young ─▶ old ── ``collect_if_due``: collected, survivors frozen ─▶ never visited
+       │                   ╰──── at the end of a turn, once there are enough old objects ▲
+       ╰── while the state is recovered (``freezing``) ──────────────────────────────────╯
 
 Frozen objects are freed all the same, by their reference counts: clients and their
 sessions leave no cycles behind (``test_no_cycles.py``). A cycle among such objects would stay until
@@ -28,8 +28,8 @@ _NEVER: Final = 2**31 - 1
 def collect_and_freeze() -> None:
     """Collect now, and exempt live objects from later collections.
 
-    While another thread collects, ``gc.collect`` does nothing at all, and garbage would be
-    frozen uncollected, for ever. Then it is left to the next call.
+    While another thread collects, ``gc.collect`` returns without collecting, and garbage would be
+    frozen for ever; so nothing is frozen then, until the next call.
     """
     before = _full_collections()
     gc.collect()
@@ -43,7 +43,7 @@ def _full_collections() -> int:
 
 
 def collect_in_portions() -> None:
-    """Let only ``collect_if_due`` collect old objects from now on; exempt the present ones."""
+    """Let only ``collect_if_due`` collect old objects from now on; exempt the present objects."""
     collect_and_freeze()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
@@ -51,7 +51,7 @@ def collect_in_portions() -> None:
 
 @contextmanager
 def freezing() -> Iterator[None]:
-    """Exempt the objects that are made meanwhile from collections, without visiting them once."""
+    """Exempt the objects that the block creates from collections, without visiting them once."""
     gc.disable()
     try:
         yield

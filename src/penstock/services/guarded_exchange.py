@@ -1,8 +1,9 @@
 """An exchange of enhanced authentication whose failures count like wrong passwords.
 
-A step of SCRAM is cheap for the broker, and as good for guessing as a password. So the same counts
-hold: the source before anything is answered, the name as soon as it is known, and both once more
-before a proof is looked at, for many exchanges may be under way when the first one fails.
+A step of SCRAM is cheap for the broker, and as good for guessing as a password. So the login guard
+is asked before anything is answered, with the client's address; as soon as the user name is known;
+and once more before a proof is verified, for many exchanges may be under way when the first one
+fails.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from penstock.services.login_guard import LoginGuard, T
 
 @final
 class GuardedExchange(Exchange):
-    """One run of SCRAM.
+    """One exchange of SCRAM whose failures are counted.
 
     Args:
-        inner: the run itself.
-        guard: counts failures.
+        inner: the exchange without counting.
+        guard: the login guard, which counts failures.
         address: the client's address.
     """
 
@@ -33,7 +34,8 @@ class GuardedExchange(Exchange):
         self._address = address
 
     def step(self, data: bytes | None) -> Step:
-        """Take the client's message, unless the client failed too often."""
+        """Return the next step for the client's message ``data``; a failure with
+        ``CONNECTION_RATE_EXCEEDED`` if its address or user name failed too often."""
         inner = self._inner
         if not self._may_try(self._address, inner.username):
             return _refused()
@@ -43,7 +45,7 @@ class GuardedExchange(Exchange):
             return _refused()
         if step.outcome == SUCCESS:
             self._count_success(self._address, inner.username)
-        elif step.outcome == FAILURE and not is_first:  # what is no message guesses nothing
+        elif step.outcome == FAILURE and not is_first:  # the first message has no proof
             self._count_failure(self._address, inner.username)
         return step
 

@@ -1,4 +1,4 @@
-"""The lag of a reader behind the log: in messages, and for how long the oldest one has waited."""
+"""The lag of a reader behind the log: in messages, and the age of its oldest unread message."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ _MICROSECONDS = 1_000_000
 
 
 class Lag(NamedTuple):
-    """The lag of a reader; ``seconds`` is None where its oldest message left the log already."""
+    """The lag of a reader; ``seconds`` is None if its oldest unread message has left the log."""
 
     messages: int
     seconds: float | None
 
 
 async def lags(store: Store, offsets: Iterable[int], now: Now) -> dict[int, Lag]:
-    """Return the lag, by the steady clock, of readers that are at ``offsets``, by offset."""
+    """Return the lag of a reader at each of ``offsets``, by offset; ages are by the steady clock.
+
+    Raises:
+        StoreError: the log cannot be read.
+    """
     log = store.log_extent()
     wanted = set(offsets)
     first = {offset: max(offset, log.earliest) for offset in wanted}

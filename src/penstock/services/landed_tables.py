@@ -1,8 +1,8 @@
 """The position of each table: the offset up to which receipts of its messages were published.
 
-A job that lands a stream in a table reports how far it is, after its commits and when it starts.
-The stream service searches the messages in between, range by range, for those whose publishers
-asked for a receipt; the receipts are published here::
+A job that writes a stream to a table (it "lands" messages) reports its offset after its commits and
+when it starts. The stream service searches the messages up to that offset, range by range, for
+messages whose publishers asked for a receipt; ``record_progress`` publishes the receipts::
 
       unknown ─ landed ─▶ position `since` ─ range [position, until) ─▶ receipts, durable
                               ▲                                            │
@@ -14,11 +14,11 @@ Invariants:
    job, service or broker is reported again: a receipt comes at least once.
 2. A range begins at the table's position; for any other range the answer is that position. So two
    jobs that report at the same time do no harm, nor does one that repeats a report.
-3. A table that has fewer messages than the broker knew was begun anew, and so was one with another
-   selection: its position becomes the one that it reports.
-4. At most ``tables_max`` are known.
+3. A table that reports an offset below its position was created anew, and so was a table that
+   reports another stream or other topics: its position becomes the reported offset.
+4. At most ``tables_max`` tables are known.
 
-An acknowledgement never waits for any of this.
+No acknowledgement (PUBACK, PUBREC) waits for a table.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ logger = get_logger(__name__)
 
 FILE_NAME: Final = "landed.json"
 
-_WITHOUT: Final = (
+_LOSS_CONSEQUENCE: Final = (
     "without its positions, receipts that were published before would be published again"
 )
 
@@ -81,13 +81,13 @@ class LandedTables:
         data_dir: the directory of their state file.
         epoch: the epoch of the log.
         store: the store with the log that they land.
-        receipts: tells publishers.
-        settings: their limits.
+        receipts: publishes the receipts.
+        settings: the limits of tables.
         now: returns the time of the clocks.
 
     Raises:
-        StoreBroken: the file is damaged.
-        StoreError: it cannot be read.
+        StoreBroken: the state file is damaged.
+        StoreError: the state file cannot be read.
     """
 
     def __init__(
@@ -104,8 +104,10 @@ class LandedTables:
         self._store = store
         self._receipts = receipts
         self.tables_max = settings.tables_max
-        self._file = StateFile(storage_of(data_dir, FILE_NAME, store), TableRecord, epoch, _WITHOUT)
-        self._known = {table.table: table for table in self._file.read()}
+        self._file = StateFile(
+            storage_of(data_dir, FILE_NAME, store), TableRecord, epoch, _LOSS_CONSEQUENCE
+        )
+        self._tables = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()
 
@@ -113,16 +115,14 @@ class LandedTables:
         """Record a report, publish the receipts of its range, and return the table's position.
 
         Raises:
-            PenstockError: it failed; the caller may try again.
+            PenstockError: the report was not recorded; the caller may try again.
         """
         self._check(request)
         async with self._one_at_a_time:
             table = await self._find_or_add(request)
             if request.until is None or request.begin != table.offset:
                 return ReceiptPosition(table.offset)
-            assert table.offset <= request.until, (
-                "an offset moves over the range that was looked at"
-            )
+            assert table.offset <= request.until, "an offset moves over the range that was searched"
             receipts = await self._receipts.publish(table.table, request.asking)
             assert table.offset == request.begin, "tables move one at a time"
             table.offset = request.until
@@ -155,13 +155,14 @@ class LandedTables:
             raise ConfigError(f"the range {request.begin} to {until} is not of the table")
 
     async def _find_or_add(self, request: ReportProgress) -> TableRecord:
-        """Return the table of a report; add one that is unknown, and move one that began anew."""
-        table = self._known.get(request.table)
+        """Return the table of a report; add it if it is unknown, and move its position if it was
+        created anew."""
+        table = self._tables.get(request.table)
         if table is not None:
             check_owner(f"table {request.table}", table.owner, request.owner)
-        if table is None and len(self._known) >= self.tables_max:
+        if table is None and len(self._tables) >= self.tables_max:
             raise StoreError(
-                f"there is no place for the table {request.table}: {len(self._known)} are known"
+                f"there is no place for the table {request.table}: {len(self._tables)} are known"
                 " (stream.tables_max); 'penstock stream forget TABLE' gives one up"
             )
         if table is None or (table.stream, table.topics) != (request.stream, request.topics):
@@ -169,7 +170,7 @@ class LandedTables:
             table = TableRecord(
                 request.table, request.stream, request.topics, request.since, owner=owner
             )
-            self._known[request.table] = table
+            self._tables[request.table] = table
             logger.info("table %s lands from offset %d on", request.table, table.offset)
             await self._file.write(self._records)
         elif request.end < table.offset:
@@ -185,26 +186,26 @@ class LandedTables:
 
     async def forget(self, request: ForgetTable) -> bool:
         """Forget a table; return whether it was known."""
-        table = self._known.get(request.table)
+        table = self._tables.get(request.table)
         if table is not None:
             check_owner(f"table {request.table}", table.owner, request.owner)
-        was_known = self._known.pop(request.table, None) is not None
+        was_known = self._tables.pop(request.table, None) is not None
         if was_known:
             await self._file.write(self._records)
         return was_known
 
     async def tables(self, request: ListTables) -> list[TableState]:
         """Return the state of every table that the owner may see."""
-        await self._measure()
+        await self._measure_lags()
         return [
             self._state(table)
-            for table in self._known.values()
+            for table in self._tables.values()
             if request.owner in ("", table.owner)
         ]
 
     async def tick(self) -> None:
-        """Measure the lag of each table, and store changed positions."""
-        await self._measure()
+        """Measure the lag of each table, and store changed positions in the state file."""
+        await self._measure_lags()
         await self.save()
 
     async def save(self) -> None:
@@ -216,9 +217,9 @@ class LandedTables:
                 logger.error("the positions of tables could not be stored, yet: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return the values of tables for ``$SYS``."""
+        """Return the values of tables for ``$SYS``, by topic below ``$SYS/broker/``."""
         found: list[tuple[str, object]] = []
-        for table in self._known.values():
+        for table in self._tables.values():
             state = self._state(table)
             topic = f"tables/{topic_level(table.table)}"
             found += [
@@ -232,7 +233,7 @@ class LandedTables:
 
     def metrics(self) -> Iterable[MetricSample]:
         """Yield the values of tables for a scrape; lags are as of the last ``tick``."""
-        for table in self._known.values():
+        for table in self._tables.values():
             state = self._state(table)
             labels = (table.table,)
             yield "table_offset", labels, state.offset
@@ -243,12 +244,12 @@ class LandedTables:
             yield "table_receipts_refused", labels, state.refused
 
     def _records(self) -> list[TableRecord]:
-        return list(self._known.values())
+        return list(self._tables.values())
 
-    async def _measure(self) -> None:
+    async def _measure_lags(self) -> None:
         try:
             self._lags = await lags(
-                self._store, [table.offset for table in self._known.values()], self._now()
+                self._store, [table.offset for table in self._tables.values()], self._now()
             )
         except StoreError as error:
             logger.error("the lag of tables could not be measured: %s", error)

@@ -1,15 +1,15 @@
-"""Logs a warning when a client stays at one of its limits, and a line when it is below it again.
+"""Logs a warning when a client stays at one of its limits, and a line when it has left the limit.
 
-It also warns when there is no room for more sessions, of any client: see ``budget``.
+It also warns when there is no room for more sessions of any client (``engine.memory.budget``).
 
 ::
 
-      reached ─▶ watched ── still at it after limit_warning_s ─▶ warned ── below again ─▶ logged,
-                    ╰────── below again ─▶ forgotten                                  and forgotten
+      reached ─▶ watched ── still there after limit_warning_s ─▶ warned ── left ─▶ logged,
+                    ╰────── left before ─▶ forgotten                               and forgotten
 
 A limit that is reached and left again, a thousand times a second, is flow control at work; it is
-watched as one entry. At most ``LINES_MAX`` clients are named in ten seconds; the rest is one
-number.
+watched as one entry. At most ``LINES_MAX`` clients are named in ten seconds; further clients are
+counted in one line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECHECK_S: Final = 1.0
 LINES_MAX: Final = 20
 LINES_INTERVAL_S: Final = 10.0
 
-_CAUSES: Final[dict[int, tuple[str, str]]] = {  # what is the matter, what to do
+_CAUSES: Final[dict[int, tuple[str, str]]] = {  # cause, remedy
     WINDOW: (
         "its in-flight window is full and messages wait",
         "it acknowledges too slowly: let it, or raise limits.max_inflight and its Receive Maximum",
@@ -51,22 +51,23 @@ class LimitWarnings:
     """Watches the limits that clients reached.
 
     Args:
-        context: reports the clients that reached a limit.
-        warning_s: how long a client must stay at a limit; 0 = no warnings.
+        context: the engine context, which lists the clients that reached a limit.
+        warning_s: seconds for which a client must stay at a limit; 0 = no warnings.
     """
 
     def __init__(self, context: EngineContext, warning_s: float) -> None:
         self._context = context
         self.warning_s = warning_s
-        self._watched: list[tuple[float, int, LimitUsage, float]] = []  # heap; warned of since
-        self._entries = count()
-        self._lines = 0
-        self._unnamed = 0
+        # A heap of due time, order, limit, and the time since which it is warned of (-1.0: not).
+        self._watch_heap: list[tuple[float, int, LimitUsage, float]] = []
+        self._order = count()
+        self._line_count = 0
+        self._unnamed_count = 0
         self._sessions_refused = 0
         self._interval_ends_s = 0.0
 
     def tick(self, now: Now) -> None:
-        """Warn of clients that stay at a limit, and log clients that are below it again."""
+        """Warn of clients that stay at a limit, and log clients that have left their limit."""
         reached = self._context.reached
         if reached:
             self._context.reached = []
@@ -78,8 +79,8 @@ class LimitWarnings:
         now_s = now.monotonic_s
         if now_s >= self._interval_ends_s:
             self._end_interval(now_s)
-        while self._watched and self._watched[0][0] <= now_s:
-            _, _, at_limit, warned_s = heappop(self._watched)
+        while self._watch_heap and self._watch_heap[0][0] <= now_s:
+            _, _, at_limit, warned_s = heappop(self._watch_heap)
             self._check(at_limit, warned_s, now_s)
 
     def _check(self, at_limit: LimitUsage, warned_s: float, now_s: float) -> None:
@@ -99,31 +100,31 @@ class LimitWarnings:
         elif lasts_s < self.warning_s:
             self._watch(at_limit, at_limit.since_s + self.warning_s, -1.0)
         else:
-            what, remedy = _CAUSES[at_limit.limit]
+            cause, remedy = _CAUSES[at_limit.limit]
             self._log_within_limit(
                 logging.WARNING,
                 "client %s is at its limit for %.0f s: %s; %s",
                 at_limit.client_id,
                 lasts_s,
-                what,
+                cause,
                 remedy,
             )
             self._watch(at_limit, now_s + RECHECK_S, at_limit.since_s)
 
     def _watch(self, at_limit: LimitUsage, due_s: float, warned_s: float) -> None:
-        heappush(self._watched, (due_s, next(self._entries), at_limit, warned_s))
+        heappush(self._watch_heap, (due_s, next(self._order), at_limit, warned_s))
 
     def _log_within_limit(self, level: int, message: str, *args: object) -> None:
-        if self._lines >= LINES_MAX:
-            self._unnamed += 1
+        if self._line_count >= LINES_MAX:
+            self._unnamed_count += 1
             return
-        self._lines += 1
-        assert self._lines <= LINES_MAX, "so many lines in one interval, and no more"
+        self._line_count += 1
+        assert self._line_count <= LINES_MAX, "an interval has at most LINES_MAX lines"
         logger.log(level, message, *args)
 
     def _end_interval(self, now_s: float) -> None:
         self._interval_ends_s = now_s + LINES_INTERVAL_S
-        self._lines = 0
+        self._line_count = 0
         refused = self._context.budget.sessions_refused
         if refused > self._sessions_refused:
             logger.warning(
@@ -133,8 +134,9 @@ class LimitWarnings:
                 refused - self._sessions_refused,
             )
             self._sessions_refused = refused
-        if self._unnamed:
+        if self._unnamed_count:
             logger.warning(
-                "%d more clients reached or left their limits: see `penstock flow`", self._unnamed
+                "%d more clients reached or left their limits: see `penstock flow`",
+                self._unnamed_count,
             )
-            self._unnamed = 0
+            self._unnamed_count = 0

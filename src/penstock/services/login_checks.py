@@ -1,9 +1,9 @@
-"""Checks that take long, in threads of their own: their order, and the clients that wait for them.
+"""Slow checks of credentials in threads: their order, and the clients that wait for them.
 
 ::
 
-      submit ─▶ its turn (``engine.access.login_queue``) ─▶ a thread ─▶ concluded, on the loop
-           ╰─ the same is under check already: its link waits with the others
+      submit ─▶ queue (``engine.access.login_queue``) ─▶ a thread ─▶ on_answer, on the event loop
+           ╰─ an equal check is queued or runs: the link waits for that check
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ Key: TypeAlias = tuple[str, bytes]
 
 
 @final
-class Check:
-    """One verification of a client's credentials, with all links that wait for its outcome.
+class LoginCheck:
+    """One verification of a client's credentials, with all links that wait for its answer.
 
-    Args: key: the same for checks of which one suffices. credentials: the credentials that are
-    checked. work: does the check, in a thread. basis: the data that ``work`` relies on; where it
-    has changed afterwards, the answer is void.
+    Args:
+        key: the identity of the check: clients with equal keys share one check.
+        credentials: the credentials that are checked.
+        work: does the check, in a thread.
+        basis: the data that ``work`` relies on; if they are replaced meanwhile, the answer is void.
     """
 
     def __init__(
@@ -47,70 +49,74 @@ class Check:
 
     @property
     def name(self) -> str:
-        """The user name, as claimed."""
+        """The user name of the credentials; empty without one."""
         return self.credentials.username or ""
 
     def run(self) -> Answer | None:
-        """Do the slow part, in a thread; return None where all waiting clients had left."""
+        """Do the check, in a thread; return None if all waiting clients have disconnected."""
         if all(link.closed for link in self.links):
             return None
         return self._work()
 
 
-Concluded = Callable[[Check, "asyncio.Future[Answer | None]"], None]
-TimedOut = Callable[[Check], None]
+AnswerCallback = Callable[[LoginCheck, "asyncio.Future[Answer | None]"], None]
+"""Called with a check that has ended, and its answer."""
+
+TimeoutCallback = Callable[[LoginCheck], None]
+"""Called with a check that waited too long."""
 
 
 @final
-class Checks:
-    """One pool of threads, and the queue before it.
+class CheckPool:
+    """A pool of threads that run checks, and the queue before it.
 
     Args:
-        name: name of its threads.
-        guard: decides which check is next.
-        waiting_max: clients that wait at the same time.
-        threads_max: number of threads in the pool.
-        niceness: niceness of the threads, above the loop's.
-        concluded: called with each check that is over, and its answer.
-        timed_out: called with each check that had no turn in time.
+        name: the name of the threads.
+        guard: the login guard, whose queue decides which check is next.
+        waiting_max: the largest number of clients that wait at the same time.
+        threads_max: the number of threads in the pool.
+        niceness: the niceness of the threads, added to the event loop's.
+        on_answer: called on the event loop with each check that has ended, and its answer.
+        on_timeout: called on the event loop with each check that waited too long.
     """
 
     def __init__(
         self,
         name: str,
-        guard: LoginGuard[Check],
+        guard: LoginGuard[LoginCheck],
         waiting_max: int,
         threads_max: int,
         niceness: int,
-        concluded: Concluded,
-        timed_out: TimedOut,
+        on_answer: AnswerCallback,
+        on_timeout: TimeoutCallback,
     ) -> None:
         self._guard = guard
         self.waiting_max = waiting_max
         self._threads_max = threads_max
-        self._concluded = concluded
-        self._timed_out = timed_out
+        self._on_answer = on_answer
+        self._on_timeout = on_timeout
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(
             threads_max, thread_name_prefix=name, initializer=_lower_priority, initargs=(niceness,)
         )
-        self._checks: dict[Key, Check] = {}
-        self._joined = 0  # links that wait for a check beside its first
-        self._running = 0
+        self._checks: dict[Key, LoginCheck] = {}
+        self._joined_links = 0  # links that wait for a check beside its first link
+        self._running_checks = 0
 
     @property
     def waiting(self) -> int:
         """The number of clients that wait for a check."""
-        return self._guard.queue.waiting + self._joined
+        return self._guard.queue.waiting + self._joined_links
 
-    def submit(self, check: Check, link: Link) -> AuthResult | None:
-        """Have ``link`` wait for this check, or an equal one; return a refusal if it may not."""
+    def submit(self, check: LoginCheck, link: Link) -> AuthResult | None:
+        """Queue ``check`` for ``link``, or let ``link`` wait for an equal check; return None, or a
+        refusal if too many clients wait or too many logins failed."""
         guard = self._guard
         address = check.credentials.address
         lane = guard.lane(address)
         same = self._checks.get(check.key)
         if same is not None and self.waiting < self.waiting_max:
-            self._joined += 1
+            self._joined_links += 1
             same.links.append(link)
             return None
         if same is not None or not guard.queue.has_room(lane):
@@ -121,47 +127,49 @@ class Checks:
             guard.count_refusal(address, check.name)
             return AuthResult(reasons.CONNECTION_RATE_EXCEEDED)
         self._checks[check.key] = check
-        self.begin()
+        self.start_checks()
         return None
 
-    def begin(self) -> None:
-        """Keep the threads busy with the checks whose turn it is."""
+    def start_checks(self) -> None:
+        """Start due checks while threads are free; report the checks that waited too long."""
         queue = self._guard.queue
-        while self._running < self._threads_max:
+        while self._running_checks < self._threads_max:
             attempt = queue.pop(time.monotonic())
             if attempt is None:
                 break
-            self._running += 1
+            self._running_checks += 1
             done = self._loop.run_in_executor(self._threads, attempt.item.run)
-            done.add_done_callback(lambda answer, of=attempt: self._answered(of, answer))  # type: ignore[misc]
+            done.add_done_callback(lambda answer, of=attempt: self._end_check(of, answer))  # type: ignore[misc]
         late = queue.given_up
         if late:
             queue.given_up = []
             for check in late:
                 self._forget(check)
                 self._guard.count_refusal(check.credentials.address, check.name)
-                self._timed_out(check)
+                self._on_timeout(check)
 
     def close(self) -> None:
         """End the threads; clients that still wait are not answered."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
-        assert 0 < self._running <= self._threads_max, "a check has a thread of its own"
-        self._running -= 1
+    def _end_check(
+        self, attempt: Attempt[LoginCheck], answer: asyncio.Future[Answer | None]
+    ) -> None:
+        assert 0 < self._running_checks <= self._threads_max, "a check has a thread of its own"
+        self._running_checks -= 1
         self._guard.queue.check_ended(attempt)
         self._forget(attempt.item)
         if not answer.cancelled():
-            self._concluded(attempt.item, answer)
-            self.begin()
+            self._on_answer(attempt.item, answer)
+            self.start_checks()
 
-    def _forget(self, check: Check) -> None:
+    def _forget(self, check: LoginCheck) -> None:
         del self._checks[check.key]
-        self._joined -= len(check.links) - 1
-        assert self._joined >= 0, "each link that joined a check was counted"
+        self._joined_links -= len(check.links) - 1
+        assert self._joined_links >= 0, "each link that joined a check was counted"
 
 
 def _lower_priority(niceness: int) -> None:
-    """Let the event loop go first; called in each thread (Linux has niceness by thread)."""
+    """Lower the priority of the calling thread below the event loop's (Linux has it by thread)."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

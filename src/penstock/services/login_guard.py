@@ -1,7 +1,7 @@
 """The login guard: it counts wrong passwords by source, delays further checks, and bans.
 
-The rules of counting are in ``engine.access.login_queue``; here are the addresses that many users
-share, the clock, and the log.
+``engine.access.login_queue`` has the rules of counting; this module adds the networks that many
+users share, the clock, and the log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-Banned = Callable[[str, str], None]
-"""Called with the source that is to be banned, and why."""
+BanCallback = Callable[[str, str], None]
+"""Called with the source that is to be banned, and the reason."""
 
 
 @final
@@ -29,31 +29,32 @@ class LoginGuard(Generic[T]):
     """The login queue of one broker, and the logins that failed or were refused.
 
     Args:
-        options: how failures count.
-        waiting_max: clients that wait for a check at the same time.
-        exempt: networks that many users share.
+        options: the rules by which failures count.
+        waiting_max: the largest number of clients that wait for a check at the same time.
+        exempt: networks that many users share, such as ``10.0.0.0/8``: failures from them are not
+            counted by address.
     """
 
     def __init__(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
         self.queue: LoginQueue[T] = LoginQueue(options, waiting_max)
-        self.failed = 0
-        self.refused = 0  # without a check: too many failures, or too many wait
+        self.failures = 0
+        self.refusals = 0  # without a check: too many failures, or too many wait
         self._options = options
         self._exempt = [ipaddress.ip_network(network) for network in exempt]
-        self._banned: Banned | None = None
+        self._on_ban: BanCallback | None = None
         self._limiter = RepeatLimiter()
 
     def apply_settings(
         self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]
     ) -> None:
-        """Count by other settings from now on; the failures that were counted stay."""
+        """Use other settings from now on; failures that were counted before stay counted."""
         self.queue.apply_settings(options, waiting_max)
         self._options = options
         self._exempt = [ipaddress.ip_network(network) for network in exempt]
 
-    def report_to(self, banned: Banned) -> None:
+    def report_to(self, on_ban: BanCallback) -> None:
         """Set the callback that bans a source."""
-        self._banned = banned
+        self._on_ban = on_ban
 
     def source(self, address: str) -> str:
         """Return the source with which failures from ``address`` are counted; empty where many
@@ -61,11 +62,12 @@ class LoginGuard(Generic[T]):
         return source_of(address, self._exempt)
 
     def lane(self, address: str) -> str:
-        """Return the lane in which a check for ``address`` takes its turn."""
+        """Return the lane of the login queue in which a check for ``address`` waits."""
         return source_of(address)
 
     def may_try(self, address: str, name: str) -> bool:
-        """Return whether an attempt that cannot wait for its turn may be made now."""
+        """Return whether an attempt that cannot be queued may be made now; count a refusal if
+        not."""
         now_s = time.monotonic()
         if self.queue.due_s(self.source(address), name, now_s) <= now_s:
             return True
@@ -74,7 +76,7 @@ class LoginGuard(Generic[T]):
 
     def count_refusal(self, address: str, name: str) -> None:
         """Count an attempt that is refused without a check."""
-        self.refused += 1
+        self.refusals += 1
         warn_limited(
             logger,
             self._limiter,
@@ -86,8 +88,8 @@ class LoginGuard(Generic[T]):
         )
 
     def count_failure(self, address: str, name: str) -> None:
-        """Count a wrong password."""
-        self.failed += 1
+        """Count a wrong password, log it, and ban its source if there were too many."""
+        self.failures += 1
         now_s = time.monotonic()
         source = self.source(address)
         warn_limited(
@@ -99,12 +101,12 @@ class LoginGuard(Generic[T]):
             address,
             name,
         )
-        if self.queue.failed(source, name, now_s) and self._banned is not None:
+        if self.queue.failed(source, name, now_s) and self._on_ban is not None:
             options = self._options
-            self._banned(
+            self._on_ban(
                 source, f"{options.ban_failures} wrong passwords within {options.within_s:g} s"
             )
 
     def count_success(self, address: str, name: str) -> None:
-        """Count a right password."""
+        """Count a right password: its source and name are trusted more from now on."""
         self.queue.succeeded(self.source(address), name)

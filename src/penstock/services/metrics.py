@@ -1,4 +1,4 @@
-"""The broker's end of health checks and metrics: their values, read at once when somebody asks.
+"""The broker's end of health checks and metrics: the values are read when a scrape asks for them.
 
 ::
 
@@ -8,8 +8,8 @@
                                                 ├─ sources: listeners, logins, readers, …
                                                 ╰─ survey of the clients (``client_survey``)
 
-What each value means is in ``control.metric_families``. Reading them takes a fraction of a
-millisecond, however many clients there are; only the survey looks at clients, in small portions.
+``control.metric_families`` explains each value. Reading the values takes a fraction of a
+millisecond, however many clients there are; only the survey visits clients, in small portions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from penstock.store.rocks import RocksStore
 from penstock.version import __version__
 
 MetricSource = Callable[[], Iterable[MetricSample]]
-"""Returns the values of one part of the broker."""
+"""Return the samples of one part of the broker."""
 
 _VERSIONS: Final = {V31: "3.1", V311: "3.1.1", V5: "5"}
 _QOS: Final = ("0", "1", "2")
@@ -51,15 +51,15 @@ _QOS: Final = ("0", "1", "2")
 
 @final
 class MetricsReader:
-    """Answers the admin process.
+    """Answers the health checks and scrapes of the admin process.
 
     Args:
-        server: the broker.
-        driver: runs it.
-        store: the store with its log.
-        listeners: names of the listeners.
-        sources: further parts of the broker.
-        cluster: the member of a cluster that it is; None without one.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
+        store: the store with the broker's log.
+        listeners: the names of the listeners.
+        sources: functions that return the samples of further parts of the broker.
+        cluster: the metrics of the broker as a member of a cluster; None if it is no member.
     """
 
     def __init__(
@@ -87,11 +87,12 @@ class MetricsReader:
         control.on(ReadMetrics, self.read)
 
     def stop(self) -> None:
-        """Cancel a walk over the clients that is under way."""
+        """Cancel a survey of the clients that is under way."""
         self._survey.stop()
 
     async def health(self, request: ReadHealth) -> Health:
-        """Return the state of the store, the commit under way, draining and the end."""
+        """Return the failure of the store, the age in seconds of the commit under way, and whether
+        the broker drains or shuts down."""
         del request
         server = self._server
         found = Health(
@@ -105,7 +106,7 @@ class MetricsReader:
     async def read(self, request: ReadMetrics) -> Metrics:
         """Return all metrics."""
         del request
-        survey = await self._survey.recent()
+        survey = await self._survey.refresh()
         if self._cluster is not None:
             await self._cluster.refresh()
         samples: dict[str, list[Sample]] = {}
@@ -126,24 +127,24 @@ class MetricsReader:
         if survey is not None:
             found["client_window_messages"] = survey.window
             found["client_queue_messages"] = survey.queue
-        told = {name: _distribution(histogram) for name, histogram in found.items()}
-        return told if self._cluster is None else told | self._cluster.distributions()
+        values = {name: _distribution(histogram) for name, histogram in found.items()}
+        return values if self._cluster is None else values | self._cluster.distributions()
 
     def _samples(self, survey: Survey | None) -> Iterable[MetricSample]:
-        yield from self._broker()
-        yield from self._clients()
-        yield from self._traffic()
-        yield from self._client_groups(survey)
-        yield from self._memory()
-        yield from self._stored()
+        yield from self._broker_samples()
+        yield from self._client_samples()
+        yield from self._traffic_samples()
+        yield from self._client_group_samples(survey)
+        yield from self._memory_samples()
+        yield from self._store_samples()
         if survey is not None:
-            yield from self._surveyed(survey)
+            yield from self._survey_samples(survey)
         if self._cluster is not None:
             yield from self._cluster.samples()
         for source in self._sources:
             yield from source()
 
-    def _broker(self) -> Iterable[MetricSample]:
+    def _broker_samples(self) -> Iterable[MetricSample]:
         server = self._server
         measures = self._driver.measures
         yield "build", self._build, 1
@@ -153,7 +154,7 @@ class MetricsReader:
         yield "slow_turns", (), measures.slow_turns
         yield "slow_turns_seconds", (), measures.slow_turns_s
 
-    def _clients(self) -> Iterable[MetricSample]:
+    def _client_samples(self) -> Iterable[MetricSample]:
         server = self._server
         counters = server.context.turn.counters.total()
         router = server.router
@@ -171,7 +172,7 @@ class MetricsReader:
         yield "bans_made", (), server.bans.made
         yield "bans_refused", (), server.bans.refused
 
-    def _traffic(self) -> Iterable[MetricSample]:
+    def _traffic_samples(self) -> Iterable[MetricSample]:
         server = self._server
         counters = server.context.turn.counters.total()
         yield "received_bytes", (), counters.bytes_received
@@ -197,7 +198,7 @@ class MetricsReader:
         yield "events_written", (), 0 if log is None else log.written
         yield "events_lost", (), 0 if events is None else events.lost
 
-    def _client_groups(self, survey: Survey | None) -> Iterable[MetricSample]:
+    def _client_group_samples(self, survey: Survey | None) -> Iterable[MetricSample]:
         """Yield the counters of each client group on each listener, for pairs that had a client
         since the start."""
         opened: dict[str, int] = {}
@@ -219,7 +220,7 @@ class MetricsReader:
         for name in self._listeners:
             yield "listener_connections_opened", (name,), opened.get(name, 0)
 
-    def _memory(self) -> Iterable[MetricSample]:
+    def _memory_samples(self) -> Iterable[MetricSample]:
         server = self._server
         budget = server.context.budget
         turn = server.context.turn
@@ -240,7 +241,7 @@ class MetricsReader:
         yield "sessions_refused", (), budget.sessions_refused
         yield "half_received_closed", (), server.partial_packets.closed
 
-    def _stored(self) -> Iterable[MetricSample]:
+    def _store_samples(self) -> Iterable[MetricSample]:
         context = self._server.context
         log = self._store.log_extent()
         yield "commits", (), context.turn.counters.commits
@@ -254,7 +255,7 @@ class MetricsReader:
             yield "archive_messages", (stream,), messages
             yield "archive_bytes", (stream,), size_bytes
 
-    def _surveyed(self, survey: Survey) -> Iterable[MetricSample]:
+    def _survey_samples(self, survey: Survey) -> Iterable[MetricSample]:
         yield "clients_survey_age_seconds", (), time.monotonic() - survey.at_s
         for version, label in _VERSIONS.items():
             yield "clients_by_version", (label,), survey.by_version.get(version, 0)

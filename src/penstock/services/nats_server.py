@@ -1,11 +1,11 @@
 """The NATS server of this machine as a child process of the broker.
 
 It is started before the broker connects to the log and ended after the broker's last commit. Its
-data lies below the broker's, in ``DATA_DIR/nats``; its configuration is a file that
-`penstock cluster init` writes, and that says all but where the data is.
+data lies below the broker's, in ``DATA_DIR/nats``; `penstock cluster init` writes its configuration
+file, which has everything but the directory of the data.
 
-Its log lines become ours: warnings and errors as warnings, what it cannot go on with as an error,
-the rest at level debug.
+Its log lines are logged by the broker: warnings and errors as warnings, fatal errors as errors, all
+other lines at level debug.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_li
 logger = get_logger(__name__)
 
 NAME: Final = "NATS server"
-DATA: Final = "nats"
-LOCK: Final = "nats.lock"
+DATA_DIRECTORY: Final = "nats"
+LOCK_FILE: Final = "nats.lock"
 _MODULE: Final = "penstock.services.nats_server_start"
-_FAREWELL_S: Final = 15.0  # it hands over what it leads, and closes its files
+_STOP_TIMEOUT_S: Final = 15.0  # it hands over its leaderships, and closes its files
 _READY: Final = "Server is ready"
 _LINE: Final = re.compile(r"\[\d+\] \S+ \S+ \[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
-_WARNED: Final = ("WRN", "ERR")
+_WARNING_LEVELS: Final = ("WRN", "ERR")
 _NUMBERS: Final = re.compile(r"\d+")
-_NO_WARNING: Final = "Plaintext passwords detected"
+_IGNORED_WARNING: Final = "Plaintext passwords detected"
 """Passwords made by `penstock cluster init` are random, and the broker's copy of one must be
 readable anyway; the files are private."""
 
@@ -48,16 +48,16 @@ class NatsServer:
     """The NATS server of this machine.
 
     Args:
-        config_file: its configuration; files that it names are looked for in the same directory.
+        config_file: the server's configuration; paths in it are relative to its directory.
         data_dir: the broker's data directory.
 
     Attributes:
         process: the child process.
-        ready: set while the server that runs has said that it takes connections.
+        ready: set while the server accepts connections.
 
     Raises:
         ConfigError: the program is missing or too old, there is no such file, or the directory for
-            its data cannot be made.
+            the server's data cannot be made.
     """
 
     def __init__(self, config_file: Path, data_dir: Path) -> None:
@@ -66,7 +66,7 @@ class NatsServer:
                 f"cluster.server_config: there is no file {config_file}; `penstock cluster init`"
                 " writes one for each machine"
             )
-        data = data_dir.absolute() / DATA
+        data = data_dir.absolute() / DATA_DIRECTORY
         try:
             make_directory(data)
         except OSError as error:
@@ -79,7 +79,7 @@ class NatsServer:
         self._limiter = RepeatLimiter()
         config = config_file.absolute()
         arguments = (
-            str(data.with_name(LOCK)),
+            str(data.with_name(LOCK_FILE)),
             str(os.getpid()),
             str(config.parent),
             str(program.absolute()),
@@ -90,14 +90,14 @@ class NatsServer:
         )
         self.ready = asyncio.Event()
         self.process: Final = ChildProcess(
-            NAME, _MODULE, None, arguments, on_line=self._take_line, farewell_s=_FAREWELL_S
+            NAME, _MODULE, None, arguments, on_line=self._log_line, stop_timeout_s=_STOP_TIMEOUT_S
         )
 
     def start(self) -> None:
         """Start and watch the server until ``stop``.
 
-        The event loop must be that of a thread that lives as long as the server: the kernel ends
-        the server with the thread that started it.
+        The thread of the event loop must live as long as the server: the kernel ends the server
+        together with the thread that started it.
         """
         self.process.start()
 
@@ -106,9 +106,9 @@ class NatsServer:
         await self.process.stop()
         self.ready.clear()
 
-    def _take_line(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         found = _LINE.fullmatch(line)
-        if found is None:  # of the starting program, or a mistake in the configuration
+        if found is None:  # a line of ``nats_server_start``, or a mistake in the configuration
             self._warn(line)
             return
         level, text = found["level"], found["text"]
@@ -117,7 +117,7 @@ class NatsServer:
         if text == _READY:
             self.ready.set()
             logger.info("%s %s is ready", NAME, self._version)
-        elif level in _WARNED and not text.startswith(_NO_WARNING):
+        elif level in _WARNING_LEVELS and not text.startswith(_IGNORED_WARNING):
             self._warn(text)
         elif level == "FTL":
             logger.error("%s: %s", NAME, Sentence(text))
@@ -125,20 +125,21 @@ class NatsServer:
             logger.debug("%s: %s", NAME, Sentence(text))
 
     def _warn(self, text: str) -> None:
-        """Log a warning, unless one like it, but for its numbers, was logged a moment ago."""
+        """Log a warning, unless a warning that differs in its numbers only was logged just now."""
         kind = _NUMBERS.sub("0", text)
         warn_limited(logger, self._limiter, time.monotonic(), kind, "%s: %s", NAME, Sentence(text))
 
 
 @contextlib.contextmanager
 def nats_server_running(settings: Settings) -> Iterator[None]:
-    """Run the NATS server that this broker is to start, if any, in a thread of its own meanwhile.
+    """Run the NATS server of cluster.server_config, if set, until the block ends; a thread of
+    its own watches it.
 
-    It is around all of a member's life: the log is opened in it, and the store is closed in it,
-    because the broker's last commit needs the server.
+    The block must enclose a member's whole run, from opening the log to closing the store, because
+    the broker's last commit needs the server.
 
     Raises:
-        ConfigError: the program is missing or too old, or its configuration is not there.
+        ConfigError: the program is missing or too old, or its configuration is missing.
     """
     if not settings.cluster.server_config:
         yield

@@ -9,10 +9,10 @@
          execv PROGRAM ARGUMENT…         the same process; the lock is open in it
 
 A NATS server does not notice that its standard input ends, as our own child processes do, so the
-kernel tells it of the broker's end (``PR_SET_PDEATHSIG``, of Linux; elsewhere it ends with its next
-log line, which nobody reads any more). And it takes no lock on its data itself: two servers on one
-directory, of a broker that was killed and of its successor, would damage it. The lock is on an open
-file that stays open in the server, so it ends exactly when the server does.
+kernel sends it a signal when the broker ends (``PR_SET_PDEATHSIG``, of Linux; elsewhere the server
+ends with its next log line, which nobody reads any more). And the server takes no lock on its data:
+two servers on one directory, of a broker that was killed and of its successor, would damage it. The
+lock is on an open file that stays open in the server, so it ends exactly when the server does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAITING: Final = "waiting for an earlier server of the same data to end"
 def main() -> None:
     """Wait for the lock, and become the server."""
     lock, broker, directory, program, *arguments = sys.argv[1:]
-    _end_with(int(broker))
+    _end_with_broker(int(broker))
     os.setsid()
     os.dup2(1, 2)  # the server logs to standard error
     file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -45,8 +45,12 @@ def main() -> None:
     os.execv(program, (program, *arguments))  # noqa: S606  # not through a shell
 
 
-def _end_with(broker: int) -> None:
-    """Let the kernel end this process when the broker ends; end at once if it has."""
+def _end_with_broker(broker: int) -> None:
+    """Let the kernel end this process when the broker ends; exit if the broker has ended already.
+
+    Args:
+        broker: the broker's process id.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != broker:

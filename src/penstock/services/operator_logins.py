@@ -2,11 +2,11 @@
 
 ::
 
-      LogIn ─▶ banned? ─▶ the password, as of a client (``authentication``) ─▶ its role ─▶ Login
-      ConfirmLogin ─▶ banned? removed? another password? no role any more? ─▶ the role, or nothing
+      LogIn ─▶ banned? ─▶ check the password as a client's (``authentication``) ─▶ role ─▶ Login
+      ConfirmLogin ─▶ banned? removed? another password? no role any more? ─▶ role, or empty
 
-A password is checked before the role is looked at, so that an answer's delay does not tell who
-may act.
+A password is checked before the role is looked up, so that an answer's delay does not reveal which
+users have a role.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _REFUSALS: Final = {
 
 @final
 class OperatorLogins:
-    """Lets operators in, and remembers nothing of them.
+    """Checks the logins of operators; it keeps no state of them.
 
     Args:
-        server: the broker, for its bans.
-        driver: runs it.
+        server: the broker's engine, which has the bans.
+        driver: the driver that runs the engine.
         authentication: checks passwords.
-        roles: user name to role, admin.users.
+        roles: the role of each user, by name (admin.users).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OperatorLogins:
         control.on(ConfirmLogin, self.confirm)
 
     async def log_in(self, request: LogIn) -> Login:
-        """Check a password; return the role of its user, or why there is none."""
+        """Check a password; return the user's role, or the reason of a refusal."""
         if self._is_banned(request.user, request.address):
             return Login(BANNED)
         credentials = Credentials(
@@ -89,13 +89,14 @@ class OperatorLogins:
         if not role:
             logger.info("user '%s' at %s has no role in admin.users", user, request.address)
             return Login(NO_ROLE, user)
-        self._note(user, role, request)
+        self._record_login(user, role, request)
         return Login(
             "", user, role, self._authentication.password_fingerprint(user), verdict.lasts_s
         )
 
     async def confirm(self, request: ConfirmLogin) -> str:
-        """Return the role that an operator has now; empty for none."""
+        """Return the present role of an operator who logged in before; empty if the operator was
+        banned, was removed, has another password, or has no role any more."""
         if self._is_banned(request.user, request.address):
             return ""
         if self._authentication.password_fingerprint(request.user) != request.password_fingerprint:
@@ -108,7 +109,7 @@ class OperatorLogins:
         bans.refused += banned is not None
         return banned is not None
 
-    def _note(self, user: str, role: str, request: LogIn) -> None:
+    def _record_login(self, user: str, role: str, request: LogIn) -> None:
         event: Event = {"user": user, "address": request.address, "role": role}
         note_action(self._server, "login", event, f"{user} at {request.address} ({request.via})")
         self._driver.end_turn_soon()

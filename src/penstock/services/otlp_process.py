@@ -1,7 +1,7 @@
 """The OpenTelemetry process as a child process of the broker, and the arguments it is started with.
 
-It asks the broker over the control socket and the stream service, so nothing it does can hold up
-the event loop.
+The process sends its requests over the control socket and to the stream service, so that its work
+cannot delay the broker's event loop.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _MODULE: Final = "penstock.otlp.service"
 
 
 def otlp_process(data_dir: Path, arguments: Sequence[str]) -> ChildProcess:
-    """Return the OpenTelemetry process of a broker, to be started.
+    """Return the OpenTelemetry process of a broker, not started yet.
 
     Args:
         data_dir: the broker's data directory.
-        arguments: its arguments that a reload may change; see ``changing_arguments``.
+        arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
     return ChildProcess(NAME, _MODULE, None, ("--data-dir", str(data_dir)), arguments)
 
 
-def changing_arguments(settings: OpenTelemetry, stream: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments that a reload may change.
+def reloadable_arguments(settings: OpenTelemetry, stream: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the OpenTelemetry process that a reload may change.
 
     Args:
         settings: the settings of the process.
-        stream: arguments that tell it how to reach the stream service; none: it reads no events.
+        stream: arguments with the address of the stream service; none if it shall read no events.
     """
     return (*settings.arguments, *settings.file_options, *stream)

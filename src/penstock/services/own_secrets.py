@@ -5,8 +5,8 @@
 ``auth.tokens.OWN_FILE``  token of the stream service, for programs of the broker's user
 ========================  ==================================================================
 
-Each is made where there is none, whole or not at all and synced, and stays the same after each
-restart; a damaged one is made anew. Only the broker's user may read it.
+A missing or damaged secret is created, synced, and replaced as a whole; it stays the same after a
+restart. Only the broker's user may read it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ FILE_MODE: Final = 0o600
 
 
 def login_secret(data_dir: Path) -> bytes:
-    """Return the login secret, ``SECRET_BYTES`` long. Raises ConfigError as ``_read_or_create``."""
+    """Return the login secret, ``SECRET_BYTES`` long.
+
+    Raises:
+        ConfigError: its file cannot be read or written.
+    """
     return _read_or_create(
         data_dir / LOGIN_SECRET_FILE,
         lambda: secrets.token_bytes(SECRET_BYTES),
@@ -36,9 +40,10 @@ def login_secret(data_dir: Path) -> bytes:
 
 
 def stream_token_file(data_dir: Path) -> Path:
-    """Return the file with the own token of the stream service.
+    """Return the path of the file with the stream service's own token; create it if it is missing.
 
-    Raises ConfigError as ``_read_or_create``.
+    Raises:
+        ConfigError: the file cannot be read or written.
     """
     path = data_dir / OWN_FILE
     _read_or_create(
@@ -52,11 +57,11 @@ def stream_token_file(data_dir: Path) -> Path:
 def _read_or_create(
     path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]
 ) -> bytes:
-    """Return the content of ``path``; if it is missing or damaged, write the result of ``make``
-    there.
+    """Return the content of ``path``; if the file is missing or ``is_whole`` rejects its content,
+    replace it by the result of ``make``.
 
     Raises:
-        ConfigError: it cannot be read or written.
+        ConfigError: the file cannot be read or written.
     """
     try:
         if path.exists():

@@ -1,4 +1,4 @@
-"""Work on many entries in portions, so that clients have their turn after each of them."""
+"""Long work on the event loop in short portions, so that clients are served between them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from penstock.runtime.driver import Driver
 
 PORTION_S: Final = 0.002
-"""How long one request may hold the loop in a turn, in seconds; a few entries more."""
+"""Time in seconds after which a portion ends, once the step under way has returned."""
 
 
-async def in_portions(
+async def run_in_portions(
     driver: Driver, step: Callable[[], bool], portion_s: float | None = None, pause_s: float = 0.0
 ) -> float:
-    """Call ``step`` until it is true; clients have their turn after each portion.
+    """Call ``step`` until it returns True; clients are served after each portion.
 
     Args:
-        driver: runs the clients.
-        step: does a little, and returns whether all is done.
-        portion_s: how long steps may follow each other, seconds; None: ``PORTION_S``.
-        pause_s: time for others between two portions, seconds.
+        driver: the driver, which serves the clients.
+        step: does a small part of the work, and returns whether all of it is done.
+        portion_s: time in seconds for which steps follow each other; None: ``PORTION_S``.
+        pause_s: time in seconds between two portions, for other work of the event loop.
 
     Returns:
         The seconds that all portions took together.

@@ -1,12 +1,12 @@
-"""Ranks the sessions of a running broker when somebody asks, in a small share of its loop.
+"""Ranks the sessions of a running broker on request, in a small share of its event loop.
 
 ::
 
-      rank ─▶ whose turn? ── one at a time, ``WAITING_MAX`` wait ─▶ walk: half a millisecond, then
-                                                  nine and a half for clients ─▶ the highest
+      rank ─▶ lock: one ranking at a time, ``WAITING_MAX`` wait ─▶ walk over all sessions: 0.5 ms,
+                                                  then 9.5 ms for clients, … ─▶ the highest
 
-Nothing is kept up to date for it: a message costs nothing, and whoever asks all the time makes the
-broker no slower than by a twentieth of one processor. Acts of operators do not wait for rankings.
+Nothing is counted between rankings: a message costs nothing, and rankings without a pause take a
+twentieth of one processor. Other requests of operators do not wait for rankings.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from penstock.errors import ConfigError, StoreError
 from penstock.runtime.driver import Driver
 from penstock.services.administration import selection_of
 from penstock.services.control import Control
-from penstock.services.portions import in_portions
+from penstock.services.portions import run_in_portions
 
 WAITING_MAX: Final = 8
-"""Rankings that wait for their turn, or are under way."""
+"""Rankings that wait or are under way, at most."""
 
 VISITS: Final = 32
-"""Sessions between two looks at the clock."""
+"""Sessions that are visited between two readings of the clock."""
 
 _PORTION_S: Final = 0.0005
 _PAUSE_S: Final = 0.0095
@@ -43,8 +43,8 @@ class Rankings:
     """Ranks the sessions of one broker.
 
     Args:
-        server: the broker.
-        driver: runs it.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
     """
 
     def __init__(self, server: Server, driver: Driver) -> None:
@@ -59,10 +59,10 @@ class Rankings:
         control.on(ShowFlow, self.show_flow)
 
     async def rank(self, request: RankSessions) -> JsonObject:
-        """Return the sessions that are highest by a measure.
+        """Return the sessions that have the highest values of a measure.
 
         Raises:
-            ConfigError: the request cannot be used.
+            ConfigError: the limit or the filter of the request cannot be used.
             StoreError: too many rankings wait already, or the broker is stopping.
         """
         if not 1 <= request.limit <= LIMIT_MAX:
@@ -76,21 +76,21 @@ class Rankings:
         try:
             async with self._one_at_a_time:
                 walk = RankingWalk(self._server, selection, measure, request.limit)
-                entries = await self._highest(walk)
+                entries = await self._describe_highest(walk)
         finally:
             self._waiting -= 1
         took_s = time.monotonic() - began_s
         return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
 
-    async def _highest(self, walk: RankingWalk) -> list[JsonObject]:
-        """Walk over all sessions; return the descriptions of the highest that have not ended
-        meanwhile."""
+    async def _describe_highest(self, walk: RankingWalk) -> list[JsonObject]:
+        """Walk over all sessions; return the descriptions of the highest ones, without sessions
+        that ended meanwhile."""
         described: list[JsonObject] = []
         best: list[Session] | None = None
 
         def step() -> bool:
             nonlocal best
-            if self._server.shutting_down:  # a stop waits for all that is asked
+            if self._server.shutting_down:  # a shutdown waits for requests
                 raise StoreError("the broker is stopping")
             now = self._driver.now()
             if not walk.finished:
@@ -104,11 +104,11 @@ class Rankings:
             del best[-1:]
             return not best
 
-        await in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
+        await run_in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
         return described
 
     async def show_flow(self, request: ShowFlow) -> JsonObject | None:
-        """Return the window and the queue of one client; None where it has no session."""
+        """Return the window and the queue of one client; None if the client has no session."""
         session = self._server.registry.sessions.get(request.client_id)
         if session is None:
             return None

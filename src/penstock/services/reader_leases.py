@@ -4,8 +4,8 @@
 
       control socket ─ lease ─▶ Readers ─ new, or moved back ─▶ readers.json, synced ─▶ granted
                                    │  ╰───── renewed ─────────────────────────────────▶ granted
-                                   │                  (readers.json follows at the next round)
-                                   ╰─ leased_from ─▶ retention
+                                   │                  (readers.json is written by the next ``tick``)
+                                   ╰─ lowest_leased_offset ─▶ retention
 
 The rules are those of ``services.readers``.
 """
@@ -33,9 +33,9 @@ logger = get_logger(__name__)
 
 FILE_NAME: Final = "readers.json"
 
-_WITHOUT: Final = (
-    "it says what registered readers have not read, and retention may remove that before those that"
-    " run have registered again"
+_LOSS_CONSEQUENCE: Final = (
+    "without it, retention may remove messages that registered readers have not read, before"
+    " readers that run register again"
 )
 
 
@@ -47,12 +47,17 @@ class ReaderLeases:
         data_dir: the directory of their state file.
         epoch: the epoch of the log.
         store: the store with the log that they read.
-        settings: their limits.
+        settings: the limits of readers.
         now: returns the time of the clocks.
 
+    Attributes:
+        hold_bytes_max: the size of the log in bytes up to which leases keep messages; 0 = no limit.
+        trim_lock: locked while messages leave the log, so that no lease is granted on a message
+            that is being removed.
+
     Raises:
-        StoreBroken: the file is damaged.
-        StoreError: it cannot be read.
+        StoreBroken: the state file is damaged.
+        StoreError: the state file cannot be read.
     """
 
     def __init__(
@@ -65,7 +70,9 @@ class ReaderLeases:
     ) -> None:
         self._store = store
         self._now = now
-        self._file = StateFile(storage_of(data_dir, FILE_NAME, store), Reader, epoch, _WITHOUT)
+        self._file = StateFile(
+            storage_of(data_dir, FILE_NAME, store), Reader, epoch, _LOSS_CONSEQUENCE
+        )
         self._readers = Readers(
             epoch,
             settings.readers_max,
@@ -75,26 +82,29 @@ class ReaderLeases:
             settings.readers_per_token_max,
         )
         self._lags: dict[int, Lag] = {}
-        self._to_keep: set[str] = set()  # groups whose leases are stored before they are granted
+        self._unsaved_groups: set[str] = set()  # stored before their leases are granted
         self.hold_bytes_max = settings.readers_hold_bytes_max
-        self.trimming = asyncio.Lock()
-        """Locked while messages leave the log: no lease is granted on a message that is leaving."""
+        self.trim_lock = asyncio.Lock()
 
     def apply_settings(self, settings: Stream) -> None:
-        """Grant leases, and hold the log for them, by other settings from now on."""
+        """Use other limits for leases from now on."""
         self._readers.readers_max = settings.readers_max
         self._readers.lease_s_max = settings.reader_lease_s_max
         self._readers.per_owner_max = settings.readers_per_token_max
         self.hold_bytes_max = settings.readers_hold_bytes_max
 
     async def lease(self, request: Lease) -> LeaseGrant:
-        """Register a reader, or renew its lease; see ``Readers.lease``."""
-        async with self.trimming:
+        """Register a reader or renew its lease; return the lease, which is stored where needed.
+
+        Raises:
+            PenstockError: the lease is not granted; see ``Readers.lease``.
+        """
+        async with self.trim_lock:
             granted, is_new = self._readers.lease(
                 request, self._store.log_extent().end, time.monotonic()
             )
         if is_new:
-            self._to_keep.add(request.group)
+            self._unsaved_groups.add(request.group)
             logger.info(
                 "group %s holds the log from offset %d on, for %g s (%s)",
                 request.group,
@@ -102,9 +112,9 @@ class ReaderLeases:
                 granted.ttl_s,
                 request.about or "without a description",
             )
-        if request.group in self._to_keep:  # also when the answer was lost, or the file not written
+        if request.group in self._unsaved_groups:  # also if an earlier write failed
             await self._file.write(self._readers.records)
-            self._to_keep.discard(request.group)
+            self._unsaved_groups.discard(request.group)
         else:
             self._file.has_changed = True
         return granted
@@ -112,7 +122,7 @@ class ReaderLeases:
     async def release(self, request: Release) -> bool:
         """Forget a group; return whether it was known."""
         was_known = self._readers.release(request.group, request.owner)
-        self._to_keep.discard(request.group)
+        self._unsaved_groups.discard(request.group)
         if was_known:
             logger.info("group %s was released", request.group)
             await self._file.write(self._readers.records)
@@ -120,7 +130,7 @@ class ReaderLeases:
 
     async def readers(self, request: ListReaders) -> list[ReaderState]:
         """Return the state of every group that the owner may see."""
-        await self._measure()
+        await self._measure_lags()
         now_s = time.monotonic()
         return [
             self._state(reader, now_s)
@@ -128,14 +138,19 @@ class ReaderLeases:
             if request.owner in ("", reader.owner)
         ]
 
-    def leased_from(self) -> int:
-        """Return the offset from which on retention must keep the log."""
-        return self._readers.leased_from(time.monotonic())
+    def lowest_leased_offset(self) -> int:
+        """Return the offset from which on retention must keep the log; ``NOTHING_LEASED`` without a
+        lease."""
+        return self._readers.lowest_leased_offset(time.monotonic())
 
-    def trimmed(self, before: int, earliest: int) -> None:
-        """Count messages that retention took from readers: the log began at ``before``, and begins
-        at ``earliest`` now."""
-        for reader, lost in self._readers.trimmed(before, earliest, time.monotonic()):
+    def count_losses(self, before: int, earliest: int) -> None:
+        """Count and log the messages that readers lost to retention.
+
+        Args:
+            before: the first offset of the log before it was trimmed.
+            earliest: the first offset of the log now.
+        """
+        for reader, lost in self._readers.count_losses(before, earliest, time.monotonic()):
             self._file.has_changed = True
             logger.warning(
                 "group %s lost %d messages: the log was larger than"
@@ -155,7 +170,7 @@ class ReaderLeases:
                 reader.ttl_s,
                 reader.offset,
             )
-        await self._measure()
+        await self._measure_lags()
         await self.save()
 
     async def save(self) -> None:
@@ -167,7 +182,7 @@ class ReaderLeases:
                 logger.error("the positions of readers could not be stored, yet: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return the values of readers for ``$SYS``."""
+        """Return the values of readers for ``$SYS``, by topic below ``$SYS/broker/``."""
         now_s = time.monotonic()
         found: list[tuple[str, object]] = []
         for reader in self._readers.records():
@@ -195,7 +210,7 @@ class ReaderLeases:
             yield "reader_lease_seconds", labels, state.lease_left_s
             yield "reader_lost_messages", labels, state.lost
 
-    async def _measure(self) -> None:
+    async def _measure_lags(self) -> None:
         try:
             self._lags = await lags(
                 self._store,
@@ -215,7 +230,7 @@ class ReaderLeases:
             reader.offset,
             max(0, log.end - max(reader.offset, log.earliest)),
             None if lag is None else lag.seconds,
-            self._readers.left_s(reader.group, now_s),
+            self._readers.remaining_s(reader.group, now_s),
             reader.lost,
             reader.about,
         )

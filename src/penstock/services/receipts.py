@@ -1,19 +1,19 @@
-"""Receipts: a message to a publisher that asked for it, once its own message is in a table.
+"""Receipts: messages that tell publishers, on request, that their own messages are in a table.
 
 ::
 
       PUBLISH  response topic R, correlation data C, user property penstock-receipt: readings
-         ⋮                                 (PUBACK does not wait for any of what follows)
+         ⋮                                 (PUBACK does not wait for the following steps)
       the table readings has committed the message
          ⋮
       PUBLISH to R, QoS 1, C, penstock-receipt: readings, penstock-offset, penstock-epoch,
               penstock-landed-at
 
-It is a response as MQTT 5 §4.10 has it, and the broker is the responder. The broker publishes for a
-client only where the client may publish itself: the response topic must be open to the user that
-used its session last, or to an anonymous client where the session is gone.
+A receipt is a response as in MQTT 5 §4.10, and the broker is the responder. The broker publishes it
+only where the client itself may publish: the user who used the client's session last, or an
+anonymous client if the session is gone, must have the permission for the response topic.
 
-Each is published at least once, because its record is written afterwards.
+Each receipt is published at least once, because the table's position is stored afterwards.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 SLICE_MESSAGES: Final = 50
-"""Receipts published before clients have their turn."""
+"""Receipts that are published before clients are served again."""
 
 COMMIT_S_MAX: Final = 8.0
-"""How long the commit of receipts may take before their table is asked to try again."""
+"""Time in seconds that the commit of receipts may take; after it the report of their table fails,
+and is repeated."""
 
 
-class ReceiptsSent(NamedTuple):
-    """The outcome of some requests for a receipt."""
+class ReceiptCounts(NamedTuple):
+    """The numbers of receipts that were published and refused."""
 
     published: int
     refused: int
@@ -61,9 +62,9 @@ class Receipts:
     """Publishes receipts.
 
     Args:
-        server: routes them, and has the permissions of clients.
-        driver: has the clock, and reports when they are durable.
-        store: has the messages that asked for a receipt.
+        server: the engine, which routes receipts and has the permissions of clients.
+        driver: the driver, which has the clock and reports when receipts are durable.
+        store: the store with the messages that asked for a receipt.
     """
 
     def __init__(self, server: Server, driver: Driver, store: Store) -> None:
@@ -71,14 +72,18 @@ class Receipts:
         self._driver = driver
         self._store = store
 
-    async def publish(self, table: str, asking: Sequence[int]) -> ReceiptsSent:
-        """Publish the receipts for the messages at these offsets, and wait until they are durable.
+    async def publish(self, table: str, asking: Sequence[int]) -> ReceiptCounts:
+        """Publish the receipts for messages in ``table``; return when they are durable.
+
+        Args:
+            table: the name of the table.
+            asking: the offsets of the messages.
 
         Raises:
-            StoreFailed: they are not durable in time, and may become so later.
+            StoreFailed: the receipts are not durable in time; they may become durable later.
         """
         if not asking:
-            return ReceiptsSent(0, 0)
+            return ReceiptCounts(0, 0)
         failure = self._server.context.store.failure
         if failure:
             raise StoreFailed(failure)
@@ -105,7 +110,7 @@ class Receipts:
                 len(asking),
                 table,
             )
-        return ReceiptsSent(published, refused)
+        return ReceiptCounts(published, refused)
 
     def _publish(self, table: str, message: Message) -> bool:
         try:

@@ -1,10 +1,10 @@
 """Refers the clients of a standby to the primary: a ``Referral`` for each connection, its time
-limit, and one bound on the memory of all.
+limit, and one limit on the memory of all connections.
 
 ::
 
-      wire ─▶ ReferralConnection.received ─▶ Referral ─▶ CONNACK ─▶ the wire is closed
-                   ╰── more than half_received_bytes_max of all CONNECTs wait: closed
+      wire ─▶ ReferralConnection.data_received ─▶ Referral ─▶ CONNACK ─▶ the wire is closed
+                   ╰── all partial CONNECTs exceed half_received_bytes_max: closed
 """
 
 from __future__ import annotations
@@ -21,58 +21,59 @@ from penstock.transport.api import Endpoint, Wire
 
 logger = get_logger(__name__)
 
-FULL: Final = "too many CONNECTs have arrived in part"
+TOO_MANY_PARTIAL: Final = "too many CONNECTs have arrived in part"
 
 
 @final
 class ReferralService:
-    """The connections of one standby that are answered, and not relayed."""
+    """The connections of one standby that get a CONNACK with the primary's address, and are not
+    relayed."""
 
     def __init__(self) -> None:
         self.referred = 0
-        """CONNECTs that were answered with the primary's address, or that there is none, since the
-        start."""
+        """Number of CONNECTs that were answered, with the primary's address if it was known, since
+        the start."""
         self.refused = 0
-        """Connections that ended without such an answer, since the start."""
+        """Number of connections that ended without such an answer, since the start."""
         self.partial_connect_bytes = 0
-        """Bytes of CONNECTs that have not arrived whole."""
+        """Bytes of CONNECTs that have arrived in part."""
         self._open: set[ReferralConnection] = set()
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._closed = False
 
     @property
-    def open(self) -> int:
-        """Connections whose CONNECT is awaited now."""
+    def open_count(self) -> int:
+        """The number of connections whose CONNECT has not arrived whole."""
         return len(self._open)
 
     def accept(self, wire: Wire, limits: EngineLimits, primary: Callable[[], str]) -> Endpoint:
-        """Take a connection; return the object that answers it.
+        """Take a connection; return the endpoint that answers its CONNECT.
 
         Args:
             wire: the connection.
             limits: the limits of its listener.
             primary: returns HOST:PORT at which the clients of this listener reach the primary;
-                empty where none is known.
+                empty if no primary is known.
         """
-        referred = ReferralConnection(self, wire, limits, primary)
-        self._open.add(referred)
+        connection = ReferralConnection(self, wire, limits, primary)
+        self._open.add(connection)
         if self._closed:  # its handshake was under way
             self._loop.call_soon(wire.close)
-        return referred
+        return connection
 
     def close(self) -> None:
-        """Close all connections, also ones that are being opened: their clients may come again."""
+        """Close all connections, also those that are still being opened; clients may reconnect."""
         self._closed = True
-        for referred in list(self._open):
-            referred.wire.close()
+        for connection in list(self._open):
+            connection.wire.close()
 
-    def ended(self, referred: ReferralConnection, because: str) -> None:
-        """Count a connection that is over, and log it."""
-        if referred not in self._open:
+    def end_connection(self, connection: ReferralConnection, reason: str) -> None:
+        """Count and log a connection that has ended; further calls do nothing."""
+        if connection not in self._open:
             return
-        self._open.discard(referred)
-        if referred.referral.is_referred:
+        self._open.discard(connection)
+        if connection.referral.is_referred:
             self.referred += 1
         else:
             self.refused += 1
@@ -81,23 +82,23 @@ class ReferralService:
             logging.INFO,
             self._limiter,
             self._loop.time(),
-            because.partition(" (")[0],
+            reason.partition(" (")[0],
             "listener %s: %s was not served by this standby: %s",
-            referred.wire.listener,
-            referred.wire.peer,
-            Sentence(because),
+            connection.wire.listener,
+            connection.wire.peer,
+            Sentence(reason),
         )
 
 
 @final
 class ReferralConnection:
-    """One connection: a wire below, a ``Referral`` above.
+    """The endpoint of one connection, which passes bytes between a wire and a ``Referral``.
 
     Args:
-        owner: counts it.
+        owner: the service that counts the connection.
         wire: the connection.
         limits: the limits of its listener.
-        primary: returns the primary's address, or nothing.
+        primary: returns the primary's address HOST:PORT; empty if no primary is known.
     """
 
     def __init__(
@@ -111,8 +112,8 @@ class ReferralConnection:
         self._partial_connect_bytes_max = limits.half_received_bytes_max
         self._timer = loop.call_at(self.referral.deadline_s, self._timed_out)
 
-    def received(self, data: bytes) -> None:
-        """Take bytes of the client, and answer once its CONNECT is whole."""
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the client; answer and close once its CONNECT is whole."""
         referral = self.referral
         partial_connect_bytes = referral.partial_connect_bytes
         referral.receive(data, self._primary())
@@ -120,29 +121,29 @@ class ReferralConnection:
         if referral.is_over:
             self._end(referral.because)
         elif 0 < self._partial_connect_bytes_max < self._owner.partial_connect_bytes:
-            self._end(FULL)
+            self._end(TOO_MANY_PARTIAL)
 
-    def congested(self) -> None:
+    def pause_writing(self) -> None:
         """Do nothing: one small packet is written, and the wire is closed."""
 
-    def writable(self) -> None:
-        """Do nothing; see ``congested``."""
+    def resume_writing(self) -> None:
+        """Do nothing; see ``pause_writing``."""
 
-    def lost(self, because: str) -> None:
-        """Forget the connection."""
-        self._forget(because)
+    def connection_lost(self, reason: str) -> None:
+        """Count the connection as ended."""
+        self._forget(reason)
 
     def _timed_out(self) -> None:
         self._end(NO_CONNECT_YET)
 
-    def _end(self, because: str) -> None:
-        self._forget(because)
+    def _end(self, reason: str) -> None:
+        self._forget(reason)
         if self.referral.answer:
             self.wire.write(self.referral.answer)
         self.wire.close()
 
-    def _forget(self, because: str) -> None:
+    def _forget(self, reason: str) -> None:
         self._timer.cancel()
         self._owner.partial_connect_bytes -= self.referral.partial_connect_bytes
         self.referral.give_up()
-        self._owner.ended(self, because)
+        self._owner.end_connection(self, reason)

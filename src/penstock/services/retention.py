@@ -1,21 +1,22 @@
 """Retention: old chunks leave the log, in whole ranges, off the event loop.
 
-Messages that a stream keeps longer move into its archive then (``store.archive``), which is trimmed
-afterwards.
+Messages that a stream keeps longer than the log move into the stream's archive at that time
+(``store.archive``); the archives are trimmed afterwards.
 
-Messages that a session still needs stay: its queue holds offsets, not bodies. To find the lowest
-such offset every session is asked, some at a time, so that the loop is not held up::
+Messages that a session still needs stay: its queue has offsets, not bodies. The search for the
+lowest such offset visits every session, a few at a time, so that the event loop serves clients
+between them::
 
       begin: the log ends at E ─▶ a few sessions ─▶ a few sessions ─▶ … ─▶ lowest, at most E
 
-Messages that a session comes to need after it was asked are at E or above, except those it takes
-over from another session; these are noted (``Batch.moved``).
+Messages that a session comes to need after it was visited are at E or above, except messages that
+it takes over from another session; the batch notes these (``Batch.moved``).
 
-Messages that a registered reader holds (``services.readers``) stay as well, up to a size. The
-leases are looked at just before each part is removed, and none is granted meanwhile.
+Messages that a registered reader has leased (``services.readers``) stay as well, up to a size. The
+leases are read just before each part is removed, and none is granted meanwhile.
 
 A log in memory has no readers but the sessions, and is gone after a crash: messages that no session
-needs leave at once, whatever their age (``trim_memory_log``).
+needs are removed at once, whatever their age (``trim_memory_log``).
 """
 
 from __future__ import annotations
@@ -37,20 +38,29 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 INTERVAL_S: Final = 30.0
-IN_MEMORY_S: Final = 0.25
-ASKING_SHARE: Final = 0.05  # of the time goes to asking sessions, however many there are
-SLICE_S: Final = 0.002  # of asking sessions before clients have their turn
+"""Time in seconds between two trims of a log on disk."""
+
+MEMORY_INTERVAL_S: Final = 0.25
+"""Time in seconds between two trims of a log in memory, at least."""
+
+SEARCH_SHARE: Final = 0.05
+"""Share of the time that the search for needed offsets in a log in memory may take."""
+
+SLICE_S: Final = 0.002
+"""Time in seconds that the search takes before clients are served again."""
+
 _MICROSECONDS: Final = 1_000_000
 _NO_LIMIT: Final = 2**63
 
 
 @dataclass(slots=True)
 class RetentionLimits:
-    """The age and size above which messages leave the log; a change counts at the next look.
+    """The age and size above which messages leave the log; a change counts at the next trim.
 
     Attributes:
-        age_s: messages older than this go; 0 = no limit by age.
-        bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+        age_s: age in seconds above which messages are removed; 0 = no limit by age.
+        bytes_max: size of the log in bytes above which its oldest messages are removed; 0 = no
+            limit by size.
     """
 
     age_s: int
@@ -67,17 +77,18 @@ async def trim_log_periodically(
     """Trim the log every 30 seconds until cancelled.
 
     Args:
-        server: the engine with the sessions that hold the log back.
+        server: the engine with the sessions, whose messages stay in the log.
         store: the store with the log.
-        limits: age and size above which messages leave it.
-        now: returns the time of the clocks; ages are those of the steady clock.
-        leases: leases of the readers, which hold the log back, too.
+        limits: the age and size above which messages are removed.
+        now: returns the time of the clocks; ages are by the steady clock.
+        leases: the leases of readers, whose messages stay in the log as well; None without readers.
     """
     loop = asyncio.get_running_loop()
     earliest = 0
     while True:
-        # What is needed now: by the time of trimming it is durable that the rest is not.
-        keep_from = await needed_from(server)
+        # Searched before the pause: when the log is trimmed, it is durable that no session needs
+        # the messages below.
+        keep_from = await lowest_needed_offset(server)
         await asyncio.sleep(INTERVAL_S)
         now_us = now().steady_us
         older_than_us = now_us - limits.age_s * _MICROSECONDS if limits.age_s else 0
@@ -87,7 +98,7 @@ async def trim_log_periodically(
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
-        with _log_failures("what streams keep longer could not be trimmed"):
+        with _log_failures("the archives of streams could not be trimmed"):
             await loop.run_in_executor(None, store.trim_archives, now_us)
 
 
@@ -95,28 +106,29 @@ async def trim_memory_log(server: Server, store: Store) -> None:
     """Remove messages that no session needs from a log in memory, four times a second until
     cancelled.
 
-    Less often where there are so many sessions that asking them takes longer than its share.
+    With very many sessions it is trimmed less often, so that the search takes at most
+    ``SEARCH_SHARE`` of the time.
 
     Args:
-        server: the engine with the sessions that hold the log back.
-        store: the store with the log, one that forgets everything with the process.
+        server: the engine with the sessions, whose messages stay in the log.
+        store: the store with the log in memory.
     """
     while True:
-        asking_s = 0.0
+        search_s = 0.0
         extent = store.log_extent()
         if extent.earliest < extent.end:
             began_s = time.monotonic()
-            keep_from = await needed_from(server)
-            asking_s = time.monotonic() - began_s
+            keep_from = await lowest_needed_offset(server)
+            search_s = time.monotonic() - began_s
             with _log_failures("the log could not be trimmed"):
                 await _trim(store, _NO_LIMIT, 0, keep_from, None)
-        await asyncio.sleep(max(IN_MEMORY_S, asking_s / ASKING_SHARE))
+        await asyncio.sleep(max(MEMORY_INTERVAL_S, search_s / SEARCH_SHARE))
 
 
 async def _trim(
     store: Store, older_than_us: int, bytes_max: int, keep_from: int, leases: ReaderLeases | None
 ) -> int:
-    """Trim the log, a bounded part in each call, until there is no more to remove."""
+    """Trim the log, part by part, until there is no more to remove; return its first offset."""
     leased_bytes_max = 0
     if leases is not None and leases.hold_bytes_max:  # never less than without a reader
         leased_bytes_max = max(leases.hold_bytes_max, bytes_max)
@@ -126,17 +138,17 @@ async def _trim(
         if leases is None:
             starts_at = await _trim_part(store, older_than_us, bytes_max or _NO_LIMIT, keep_from)
         else:
-            async with leases.trimming:
+            async with leases.trim_lock:
                 before = store.log_extent().earliest
                 starts_at = await _trim_part(
                     store,
                     older_than_us,
                     bytes_max or _NO_LIMIT,
                     keep_from,
-                    leases.leased_from(),
+                    leases.lowest_leased_offset(),
                     leased_bytes_max,
                 )
-                leases.trimmed(before, starts_at)
+                leases.count_losses(before, starts_at)
         if starts_at == former:
             return starts_at
 
@@ -156,19 +168,19 @@ async def _trim_part(
 
 
 @contextmanager
-def _log_failures(what: str) -> Iterator[None]:
-    """Log a failure, whatever it is, and go on: else the disk would fill."""
+def _log_failures(message: str) -> Iterator[None]:
+    """Log any failure in the block, and continue: without retention the disk would fill."""
     try:
         yield
     except StoreError as error:
-        logger.error("%s: %s", what, error)
+        logger.error("%s: %s", message, error)
     except Exception:  # a defect must not end retention for good
-        logger.exception(what)
+        logger.exception(message)
 
 
-async def needed_from(server: Server) -> int:
-    """Return the lowest log offset that a session still needs, or the end of the log as it was at
-    first."""
+async def lowest_needed_offset(server: Server) -> int:
+    """Return the lowest log offset that a session still needs, or the end of the log at the begin
+    of the search if no session needs a message."""
     end = server.context.batch.next_offset
     search = server.registry.search_lowest_offset(end)
     ends_s = time.monotonic() + SLICE_S
@@ -176,5 +188,5 @@ async def needed_from(server: Server) -> int:
         if time.monotonic() >= ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + SLICE_S
-    assert search.lowest <= end, "what came after the first question is needed anyway"
+    assert search.lowest <= end, "messages after the begin of the search stay in the log"
     return search.lowest

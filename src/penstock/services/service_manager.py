@@ -1,14 +1,15 @@
-"""The service manager, systemd, is told how the broker is: sd_notify(3), for units of Type=notify.
+"""Notifications of the broker's state to the service manager, systemd: sd_notify(3), for units of
+Type=notify.
 
 ::
 
       start ─▶ EXTEND_TIMEOUT_USEC, STATUS=opening the store … ─▶ READY=1, once clients can connect
-      reload ─▶ RELOADING=1 with MONOTONIC_USEC ─▶ READY=1, also where it was refused
-      every few seconds ─▶ STATUS=12 clients; WATCHDOG=1, if loop and commits go round
+      reload ─▶ RELOADING=1 with MONOTONIC_USEC ─▶ READY=1, also if the reload was refused
+      every few seconds ─▶ STATUS=12 clients; WATCHDOG=1, while event loop and commits progress
       stop ─▶ STOPPING=1
 
-When WATCHDOG=1 is sent is the subject of ``services.watchdog``. Without NOTIFY_SOCKET in the
-environment nothing is sent.
+``services.watchdog`` decides when WATCHDOG=1 is sent. Without NOTIFY_SOCKET in the environment
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 SEND_S_MAX: Final = 1.0
-"""How long a message may take; the manager reads them at once, or is stuck itself."""
+"""Time in seconds that sending a notification may take; a manager that works reads it at once."""
 
 EXTENSION_S: Final = 60
-"""The time for which a start asks, again and again while it goes on."""
+"""Time in seconds by which each request extends the start timeout."""
 
 START_S_MAX: Final = 3600.0
-"""A start that takes longer asks for no more time."""
+"""Time in seconds after which the start timeout is extended no more."""
 
 _MICROSECONDS: Final = 1_000_000
 _SOCKET: Final = "NOTIFY_SOCKET"
@@ -43,79 +44,82 @@ class ServiceManager:
 
     Args:
         environ: the environment of the process.
-        pid: its process id; a watchdog that is asked of another process is not this one's.
+        pid: its process id; WATCHDOG_USEC counts only if WATCHDOG_PID is this process.
     """
 
     def __init__(self, environ: Mapping[str, str], pid: int) -> None:
         self._address = environ.get(_SOCKET, "")
         self.watchdog_s = 0.0
-        """The longest silence that the manager tolerates, in seconds; 0 = any."""
+        """The longest time in seconds that may pass between two WATCHDOG=1; 0 = no watchdog."""
         if environ.get("WATCHDOG_PID", str(pid)) == str(pid):
             self.watchdog_s = int(environ.get("WATCHDOG_USEC", "0")) / _MICROSECONDS
         self._status = ""
 
     @property
     def is_present(self) -> bool:
-        """Return whether a service manager started this process and wants to be told."""
+        """True if a service manager started this process and listens for notifications."""
         return bool(self._address)
 
-    def ready(self, status: str) -> None:
-        """Tell that clients can connect, or that a reload is over."""
-        self._send("READY=1", _status(status))
+    def notify_ready(self, status: str) -> None:
+        """Send READY=1: clients can connect, or a reload is over."""
+        self._send("READY=1", _status_line(status))
         self._status = status
 
-    def reloading(self) -> None:
-        """Tell that the settings are being read again; ``ready`` ends it."""
+    def notify_reloading(self) -> None:
+        """Send RELOADING=1: the settings are read again until ``notify_ready``."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def stopping(self, status: str) -> None:
-        """Tell that the broker ends."""
-        self._send("STOPPING=1", _status(status))
+    def notify_stopping(self, status: str) -> None:
+        """Send STOPPING=1: the broker ends."""
+        self._send("STOPPING=1", _status_line(status))
 
-    def is_alive(self) -> None:
-        """Tell that the broker works."""
+    def notify_watchdog(self) -> None:
+        """Send WATCHDOG=1: the broker works."""
         self._send("WATCHDOG=1")
 
-    def status(self, status: str) -> None:
-        """Set the text that `systemctl status` shows; send nothing if it is the same as before."""
+    def notify_status(self, status: str) -> None:
+        """Set the text that `systemctl status` shows; send nothing if it has not changed."""
         if status != self._status:
             self._status = status
-            self._send(_status(status))
+            self._send(_status_line(status))
 
-    def extend(self) -> None:
-        """Ask for more time to start."""
+    def extend_timeout(self) -> None:
+        """Extend the start timeout by ``EXTENSION_S``."""
         self._send(f"EXTEND_TIMEOUT_USEC={EXTENSION_S * _MICROSECONDS}")
 
     @contextmanager
-    def starting(self, status: str) -> Iterator[None]:
-        """Ask for more time again and again, for ``START_S_MAX`` at most, until the block is left.
+    def extending_timeout(self, status: str) -> Iterator[None]:
+        """Extend the start timeout repeatedly until the block ends, for ``START_S_MAX`` at most.
 
-        A thread does it, because a store is opened and recovered in one piece.
+        A thread extends it, because the main thread is blocked while a store is opened.
+
+        Args:
+            status: the text that `systemctl status` shows meanwhile.
         """
         if not self.is_present:
             yield
             return
-        self.extend()
-        self.status(status)
-        over = threading.Event()
-        thread = threading.Thread(target=self._extend_until, args=(over,), daemon=True)
+        self.extend_timeout()
+        self.notify_status(status)
+        finished = threading.Event()
+        thread = threading.Thread(target=self._extend_until, args=(finished,), daemon=True)
         thread.start()
         try:
             yield
         finally:
-            over.set()
+            finished.set()
             thread.join()
 
-    def _extend_until(self, over: threading.Event) -> None:
+    def _extend_until(self, finished: threading.Event) -> None:
         ends_s = time.monotonic() + START_S_MAX
-        while not over.wait(EXTENSION_S / 4) and time.monotonic() < ends_s:
-            self.extend()
+        while not finished.wait(EXTENSION_S / 4) and time.monotonic() < ends_s:
+            self.extend_timeout()
 
     def _send(self, *assignments: str) -> None:
         address = self._address
         if not address:
             return
-        if address.startswith("@"):  # of Linux's abstract namespace
+        if address.startswith("@"):  # in Linux's abstract namespace
             address = f"\0{address[1:]}"
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -124,7 +128,7 @@ class ServiceManager:
                 manager.send("\n".join(assignments).encode())
         except OSError as error:
             logger.warning(
-                "the service manager at %s %s cannot be told %s: %s",
+                "the service manager at %s %s cannot be sent %s: %s",
                 _SOCKET,
                 self._address,
                 assignments[0],
@@ -132,6 +136,6 @@ class ServiceManager:
             )
 
 
-def _status(text: str) -> str:
-    """Return a line with a text of one line."""
+def _status_line(text: str) -> str:
+    """Return the STATUS assignment for ``text``, on one line."""
     return f"STATUS={' '.join(text.split())}"

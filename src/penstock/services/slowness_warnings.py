@@ -3,16 +3,16 @@
 ::
 
       the loop is late ─┬─ one client's packets took most of it ─▶ its name
-                        ├─ encoding a commit did ───────────────▶ how many messages it had
+                        ├─ encoding a commit took most of it ───▶ the number of its messages
                         ├─ the thread had no processor ─────────▶ other programs, swapping
                         ╰─ none of these ───────────────────────▶ many small things
 
-      a commit is slow ─┬─ its synced write was ────────────────▶ the disk
-                        ╰─ it was not ──────────────────────────▶ the processor
+      a commit is slow ─┬─ writing and syncing took most of it ─▶ the disk
+                        ╰─ they did not ────────────────────────▶ the processor
 
-Both hold up everybody, so one of them is worth a line, and many of them are worth no more: there is
-at most one line of each kind in ten seconds, which says how many there were. A store that fails is
-logged by the driver.
+Both delay all clients, so one delay is worth a log line, and many delays are worth no more: there
+is at most one line of each kind in ten seconds, with the number of similar ones. A store that fails
+is logged by the driver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_li
 
 logger = get_logger(__name__)
 
-_MOST: Final = 0.5  # of the time: what took at least so much is the cause
+_MAJOR_SHARE: Final = 0.5  # a part that took at least this share of a delay is its cause
 
 
 @final
@@ -34,9 +34,9 @@ class SlownessWarnings:
     """Warns of a slow loop and of slow commits.
 
     Args:
-        driver: the driver, which measures them.
-        loop_s: lag of the loop from which on it is logged; 0 = never.
-        commit_s: duration of a commit from which on it is logged; 0 = never.
+        driver: the driver, which measures loop and commits.
+        loop_s: lag of the event loop in seconds from which on it is logged; 0 = never.
+        commit_s: duration of a commit in seconds from which on it is logged; 0 = never.
     """
 
     def __init__(self, driver: Driver, loop_s: float, commit_s: float) -> None:
@@ -87,18 +87,18 @@ class SlownessWarnings:
 
 
 def cause_of_lag(worst: WorstDelays) -> str:
-    """Return the likeliest cause of a late loop, and what to do."""
-    if worst.read_s >= worst.lag_s * _MOST:
+    """Return the likeliest cause of a late event loop, with a remedy if there is one."""
+    if worst.read_s >= worst.lag_s * _MAJOR_SHARE:
         return (
             f"what client {worst.read_client} sent kept it busy for {worst.read_s:.1f} s; a"
             " message for very many subscribers may"
         )
-    if worst.encoding_s >= worst.lag_s * _MOST:
+    if worst.encoding_s >= worst.lag_s * _MAJOR_SHARE:
         return (
             f"encoding a commit of {worst.encoding_messages} messages took"
             f" {worst.encoding_s:.1f} s; durability.commit_bytes_max bounds its size"
         )
-    if worst.lag_cpu_s < worst.lag_s * _MOST:
+    if worst.lag_cpu_s < worst.lag_s * _MAJOR_SHARE:
         return (
             f"it had the processor for {worst.lag_cpu_s:.1f} s of that time only; other programs"
             " had it, or the machine swaps or was stopped"
@@ -110,8 +110,8 @@ def cause_of_lag(worst: WorstDelays) -> str:
 
 
 def cause_of_commit(worst: WorstDelays) -> str:
-    """Return the likeliest cause of a slow commit, and what to do."""
-    if worst.commit_write_s >= worst.commit_s * _MOST:
+    """Return the likeliest cause of a slow commit, with a remedy if there is one."""
+    if worst.commit_write_s >= worst.commit_s * _MAJOR_SHARE:
         return (
             f"writing and syncing took {worst.commit_write_s:.1f} s of it; look at the disk, and at"
             " what else writes there"

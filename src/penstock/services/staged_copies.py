@@ -6,9 +6,9 @@
                                            through the log                  │
       the next primary: its staging area gets what the log has ◀────────────╯ this machine is lost
 
-In a cluster a batch counts as decided when its set is in the log: rows are published in the order
-of that set only, on whichever machine. What a machine has decided and not brought into the log was
-never published, and is undecided again when it is the primary the next time.
+In a cluster a batch counts as decided when its set of rows is in the log: every machine publishes
+the rows in the order of that set. A batch that a machine has decided and not written to the log was
+never published; it is undecided again when the machine is the primary the next time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _decode = msgspec.json.Decoder(RowSet).decode
 
 @final
 class StagedCopies:
-    """Keeps decided sets of rows in the store of a member of a cluster. Its calls block.
+    """Replicates decided sets of rows through the store of a cluster's member. Its calls block.
 
     Args:
         store: the store.
@@ -45,8 +45,8 @@ class StagedCopies:
         self._store = store
         self._staging = staging
 
-    def keep(self, row_set: RowSet) -> None:
-        """Bring a set into the log: it is decided when this returns.
+    def replicate(self, row_set: RowSet) -> None:
+        """Write a set and its files to the log; the set is decided when this returns.
 
         Raises:
             StoreError: its files cannot be read, or the log does not take them.
@@ -61,45 +61,50 @@ class StagedCopies:
                 self._store.write_state(f"{prefix}{number:08d}", piece)
         self._store.write_state(_key(_SET, row_set), msgspec.json.encode(row_set))
 
-    def drop(self, sink: str, batch: int) -> None:
-        """Remove a set that is published.
+    def remove(self, sink: str, batch: int) -> None:
+        """Remove a set that is published from the log.
 
         Raises:
-            StoreFailed: the log does not take that.
+            StoreFailed: the log does not take the removal.
         """
         self._store.remove_states(f"{_SET}{sink}/{batch}/")
         self._store.remove_states(f"{_FILE}{sink}/{batch}/")
 
     def restore(self) -> None:
-        """Make the decided batches of the staging area those of the replicated log: forget batches
-        that differ or are missing there, and copy in the ones missing here.
+        """Make the decided batches of the staging area equal to those of the replicated log: forget
+        batches that differ from the log's or are not in it, and add the batches that are missing.
 
         Raises:
             StoreError: a file cannot be read or written.
         """
-        kept = {(one.sink, one.batch): one for one in self._kept()}
+        replicated = {(one.sink, one.batch): one for one in self._replicated_sets()}
         for local in self._staging.decided_batches():
-            if kept.get((local.sink, local.batch)) != local:
+            if replicated.get((local.sink, local.batch)) != local:
                 logger.info(
-                    "batch %d of the sink %s was decided here and not brought into the log: its"
+                    "batch %d of the sink %s was decided here and not written to the log: its"
                     " query stages it again",
                     local.batch,
                     local.sink,
                 )
                 self._staging.remove_batch(local.sink, local.batch)
-        for (sink, batch), row_set in kept.items():
+        for (sink, batch), row_set in replicated.items():
             if not self._staging.is_decided(sink, batch):
                 files = [(file.name, self._pieces(row_set, file.name)) for file in row_set.files]
                 self._staging.restore(row_set, files)
-        self._remove_orphans({f"{one.sink}/{one.batch}" for one in kept.values()})
+        self._remove_orphans({f"{one.sink}/{one.batch}" for one in replicated.values()})
 
     def _remove_orphans(self, batches: Collection[str]) -> None:
-        """Remove files whose set is not in the log: the primary was lost before, or after it."""
+        """Remove files whose set is not in the log: a primary failed before it wrote the set, or
+        after it removed the set.
+
+        Args:
+            batches: the sets in the log, as SINK/BATCH.
+        """
         found = {name[len(_FILE) :].rsplit("/", 2)[0] for name, _ in self._store.read_states(_FILE)}
         for batch in found - set(batches):
             self._store.remove_states(f"{_FILE}{batch}/")
 
-    def _kept(self) -> list[RowSet]:
+    def _replicated_sets(self) -> list[RowSet]:
         try:
             return [_decode(value) for _, value in self._store.read_states(_SET)]
         except msgspec.MsgspecError as error:

@@ -3,24 +3,24 @@
 ::
 
       Publish ─▶ decided (a rename, synced) ─▶ piece by piece into the router ─▶ done ─▶ forgotten
-         │                 ▲                      │ each with its position, in one commit
-         │                 ╰── the broker starts: what was decided goes on where its position is
-         ╰─ done before ─▶ answered as done
+         │                 ▲                      │ each piece with its position, in one commit
+         │                 ╰── the broker starts: decided batches continue at their position
+         ╰─ published before ─▶ answered as done
 
 1. A decided batch will be published, once, whatever crashes: the decision is on disk before the
    first row is routed, the position moves with the rows (``engine.publishing.sink_positions``), and
-   the files stay until the position is beyond the batch, on disk.
-2. ``Publish`` may be asked again at any time; the answer, how far the set is, comes within
-   ``ANSWER_S_MAX``.
-3. The event loop is held up less than by one client: a turn publishes a part of one client's share,
-   files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
-   whichever sink, begins.
+   the files stay until the position beyond the batch is on disk.
+2. A ``Publish`` request may be repeated at any time; its answer, with the number of rows published
+   so far, is sent within ``ANSWER_S_MAX``.
+3. Publishing delays the event loop less than one client does: a turn publishes a part of one
+   client's share, a thread reads the files, a piece at a time, and a piece is on disk before the
+   next piece of any sink begins.
 
-A sink that gets an owner (``staging.owned_sink_name``) goes on where it was without one: its query
-may repeat a batch that was published under the name it had before.
+A sink that gets an owner (``staging.owned_sink_name``) continues at the position that it had
+without an owner: its query may repeat a batch that was published under the former name.
 
-A sink's batches are published in their order, those of different sinks in turn. Where a queue that
-rejects is full, or the store cannot write, a set waits.
+The batches of a sink are published in their order, those of different sinks in turn. While a queue
+that rejects messages is full, or the store cannot write, a set waits.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ logger = get_logger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
 PIECE_ROWS_MAX: Final = 2048
-PIECE_BYTES_MAX: Final = 1_048_576  # and one row
-_RETRY_S: Final = 0.1  # whether there is room
+PIECE_BYTES_MAX: Final = 1_048_576  # the last row of a piece may exceed it
+_RETRY_S: Final = 0.1  # between two attempts to publish while there is no room
 _SWEEP_S: Final = 600.0
 
 Result = TypeVar("Result")
@@ -56,11 +56,12 @@ class StagedRowsPublisher:
     """Publishes staged rows.
 
     Args:
-        server: the engine.
-        driver: runs it.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
         staging: the staging area with the rows.
-        expiry_s: how long rows that are not decided are kept, seconds; 0 = for ever.
-        copies: keeps what is decided for the other members of a cluster; None: there are none.
+        expiry_s: seconds after which rows that are not decided are removed; 0 = never.
+        copies: replicates decided batches to the other members of a cluster; None without a
+            cluster.
     """
 
     def __init__(
@@ -79,79 +80,81 @@ class StagedRowsPublisher:
         self._expiry_s = expiry_s
         self._lead_us = driver.now().lead_us
         self._decided: dict[tuple[str, int], RowSet] = {}  # and not finished
-        self._at_work: dict[str, asyncio.Task[None]] = {}  # by sink
-        self._deciding = asyncio.Lock()  # or removing
-        self._piece = asyncio.Lock()
-        self._sweeping: asyncio.Task[None] | None = None
+        self._publish_tasks: dict[str, asyncio.Task[None]] = {}  # by sink
+        self._decision_lock = asyncio.Lock()  # held while a batch is decided or removed
+        self._piece_lock = asyncio.Lock()
+        self._sweep_task: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self._is_begun = copies is None
-        self._beginning: asyncio.Task[None] | None = None
+        self._is_restored = copies is None
+        self._restore_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Continue to publish the batches that were decided in an earlier run.
 
-        A member of a cluster first takes the rows out of the log, beside all else: its clients do
-        not wait for that.
+        A member of a cluster restores the rows from the log first, in a task of its own: clients do
+        not wait for it.
         """
-        if self._is_begun:
+        if self._is_restored:
             self._continue_decided()
         else:
-            self._beginning = asyncio.create_task(self._begin_soon(), name="staged rows")
-        self._sweeping = asyncio.create_task(self._sweep_forever(), name="staging area")
+            self._restore_task = asyncio.create_task(self._restore_or_log(), name="staged rows")
+        self._sweep_task = asyncio.create_task(self._sweep_forever(), name="staging area")
 
-    async def _begin_soon(self) -> None:
+    async def _restore_or_log(self) -> None:
+        """Restore the decided batches; log a failure."""
         try:
-            await self._begin()
+            await self._restore()
         except StoreError as error:
             logger.error("decided rows wait for the next request of a sink: %s", error)
 
-    async def _begin(self) -> None:
+    async def _restore(self) -> None:
         """Restore the decided batches from the replicated log into the staging area and continue
-        to publish them; do nothing once that is done.
+        to publish them; do nothing if they are restored already.
 
         Raises:
-            StoreError: it cannot be read or written.
+            StoreError: the log cannot be read, or the staging area cannot be written.
         """
-        if self._is_begun:
+        if self._is_restored:
             return
-        async with self._deciding:
-            if not self._is_begun:
+        async with self._decision_lock:
+            if not self._is_restored:
                 assert self._copies is not None
                 await _in_thread(self._copies.restore)
-                self._is_begun = True
+                self._is_restored = True
                 self._continue_decided()
 
     def _continue_decided(self) -> None:
         for row_set in self._staging.decided_batches():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._positions.renew(row_set.sink, self._driver.now())
-            logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
+            logger.info("continuing batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
-            self._work(sink)
+            self._ensure_task(sink)
 
     async def stop(self) -> None:
         """Stop publishing; the next run continues."""
         self._is_stopped = True
-        if self._beginning is not None:
-            await self._beginning  # its thread uses the store
-        tasks = [*self._at_work.values()]
-        if self._sweeping is not None:
-            tasks.append(self._sweeping)
+        if self._restore_task is not None:
+            await self._restore_task  # its thread uses the store
+        tasks = [*self._publish_tasks.values()]
+        if self._sweep_task is not None:
+            tasks.append(self._sweep_task)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def publish(self, request: Publish) -> PublishProgress:
-        """Publish a set of rows; return how far it is after a while.
+        """Decide a batch and publish its rows; return after ``ANSWER_S_MAX`` at the latest whether
+        it is done, and how many rows are published.
 
         Raises:
-            StoreError: it is not decided, and why; or it is, and cannot be read.
+            StoreError: the batch cannot be decided, or its rows cannot be read.
         """
         sink, batch = request.sink, request.batch
-        await self._begin()
-        if not await self._continue_without_owner(sink):
+        await self._restore()
+        if not await self._inherit_position(sink):
             return PublishProgress(False)
-        async with self._deciding:
+        async with self._decision_lock:
             if (sink, batch) not in self._decided:
                 if self._positions.is_done(sink, batch):
                     latest = self._positions.latest(sink)
@@ -164,22 +167,23 @@ class StagedRowsPublisher:
                 self._decided[sink, batch] = await _in_thread(
                     partial(self._decide, sink, batch, request.proposal)
                 )
-        if self._is_stopped:  # a repeated request will find the next run
+        if self._is_stopped:  # a repeated request is answered by the next run
             return PublishProgress(False, self._positions.rows_done(sink, batch))
-        at_work = self._work(sink)
-        await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
+        task = self._ensure_task(sink)
+        await asyncio.wait((task,), timeout=ANSWER_S_MAX)
         row_set = self._decided.get((sink, batch))
         if row_set is None:
             return PublishProgress(True)
-        if at_work.done() and not at_work.cancelled():
-            at_work.result()  # raises what went wrong
+        if task.done() and not task.cancelled():
+            task.result()  # raises the failure
         return PublishProgress(False, self._positions.rows_done(sink, batch))
 
     async def abandon(self, request: Abandon) -> PublishProgress:
-        """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
-        await self._begin()
-        await self._continue_without_owner(request.sink)
-        async with self._deciding:
+        """Remove the rows of an attempt if its batch is not decided; return whether the batch is
+        done."""
+        await self._restore()
+        await self._inherit_position(request.sink)
+        async with self._decision_lock:
             if (request.sink, request.batch) not in self._decided:
                 await _in_thread(
                     partial(self._staging.discard_attempt, request.sink, request.batch, request.run)
@@ -189,34 +193,34 @@ class StagedRowsPublisher:
     def _decide(self, sink: str, batch: int, proposal: str) -> RowSet:
         row_set = self._staging.decide(sink, batch, proposal)
         if self._copies is not None:
-            self._copies.keep(row_set)
+            self._copies.replicate(row_set)
         return row_set
 
     def _forget(self, sink: str, batch: int) -> None:
         if self._copies is not None:
-            self._copies.drop(sink, batch)
+            self._copies.remove(sink, batch)
         self._staging.remove_batch(sink, batch)
 
     def _is_done(self, sink: str, batch: int) -> bool:
         return (sink, batch) not in self._decided and self._positions.is_done(sink, batch)
 
-    async def _continue_without_owner(self, sink: str) -> bool:
-        """Give a sink with an owner the position that it had under its name without one.
+    async def _inherit_position(self, sink: str) -> bool:
+        """Give a sink with an owner the position that it had under its name without an owner.
 
-        Return False while a batch is still being published under that name: try again.
+        Return False while a batch is being published under that name; the caller tries again.
         """
         before = sink_name_without_owner(sink)
         if not before or self._positions.latest(sink) >= 0 or not self._positions.has_room(sink):
             return True
         if self._has_decided(before) and not self._is_stopped:
-            at_work = self._work(before)
-            await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
-            if at_work.done() and not at_work.cancelled():
-                at_work.result()  # raises what went wrong
+            task = self._ensure_task(before)
+            await asyncio.wait((task,), timeout=ANSWER_S_MAX)
+            if task.done() and not task.cancelled():
+                task.result()  # raises the failure
         if self._has_decided(before):
             return False
-        async with self._deciding:
-            if not self._has_decided(sink):  # else it began without
+        async with self._decision_lock:
+            if not self._has_decided(sink):  # else it has a position of its own
                 self._positions.continue_from(sink, before, self._driver.now_of_turn())
                 self._driver.end_turn_soon()
         return True
@@ -226,25 +230,24 @@ class StagedRowsPublisher:
 
     # -- publishing --------------------------------------------------------------------
 
-    def _work(self, sink: str) -> asyncio.Task[None]:
+    def _ensure_task(self, sink: str) -> asyncio.Task[None]:
         """Return the task that publishes the decided batches of ``sink``; start it if there is
         none."""
-        task = self._at_work.get(sink)
+        task = self._publish_tasks.get(sink)
         if task is None or task.done():
             task = asyncio.create_task(self._publish_all(sink), name=f"sink {sink}")
-            task.add_done_callback(lambda done: self._ended(sink, done))
-            self._at_work[sink] = task
+            task.add_done_callback(lambda done: self._end_task(sink, done))
+            self._publish_tasks[sink] = task
         return task
 
-    def _ended(self, sink: str, task: asyncio.Task[None]) -> None:
-        if self._at_work.get(sink) is task:
-            del self._at_work[sink]
+    def _end_task(self, sink: str, task: asyncio.Task[None]) -> None:
+        if self._publish_tasks.get(sink) is task:
+            del self._publish_tasks[sink]
         if not task.cancelled() and task.exception() is not None:
-            why = task.exception()
             logger.error(
-                "publishing of the sink %s stopped, and goes on with its next request: %s",
+                "publishing of the sink %s stopped, and continues with its next request: %s",
                 sink,
-                why,
+                task.exception(),
             )
 
     async def _publish_all(self, sink: str) -> None:
@@ -264,7 +267,7 @@ class StagedRowsPublisher:
                 at -= file.rows
             positions.finish(sink, batch, self._driver.now_of_turn())
         await self._driver.wait_durable()
-        async with self._deciding:
+        async with self._decision_lock:
             await _in_thread(partial(self._forget, sink, batch))
             del self._decided[sink, batch]
         logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
@@ -272,7 +275,7 @@ class StagedRowsPublisher:
     async def _publish_rows(self, row_set: RowSet, rows: list[Row]) -> None:
         at = 0
         while at < len(rows):
-            async with self._piece:
+            async with self._piece_lock:
                 end = _end_of_piece(rows, at)
                 published = await self._publish_piece(row_set, rows[at:end])
             assert 0 <= published <= end - at, "a piece is published as far as there is room"
@@ -281,7 +284,7 @@ class StagedRowsPublisher:
                 await asyncio.sleep(_RETRY_S)
 
     async def _publish_piece(self, row_set: RowSet, rows: list[Row]) -> int:
-        """Publish rows as far as there is room; return how many are published, and on disk."""
+        """Publish rows as far as there is room; return how many, once they are on disk."""
         at = 0
         while at < len(rows):
             count = self._positions.publish(
@@ -291,21 +294,21 @@ class StagedRowsPublisher:
                 break
             at += count
             self._driver.end_turn_soon()
-            await asyncio.sleep(0)  # the others' turn
+            await asyncio.sleep(0)  # serves clients
             if self._context.store.is_full():
                 break
         await self._driver.wait_durable()
         return at
 
-    # -- the time limit ----------------------------------------------------------------
+    # -- expiry ------------------------------------------------------------------------
 
     async def _sweep_forever(self) -> None:
         while self._expiry_s > 0:
             now = self._driver.now()
-            # Files are dated by the wall clock: by the one that was behind most nothing goes early.
+            # Files are dated by the wall clock; its smallest lead so far expires none too early.
             self._lead_us = min(self._lead_us, now.lead_us)
             before_s = (now.steady_us + self._lead_us) / MICROSECONDS - self._expiry_s
-            async with self._deciding:
+            async with self._decision_lock:
                 removed = await _in_thread(partial(self._staging.remove_expired, before_s))
             if removed:
                 logger.info("removed %d staged files that were never published", removed)
@@ -313,7 +316,7 @@ class StagedRowsPublisher:
 
 
 def _end_of_piece(rows: list[Row], first: int) -> int:
-    """Return the end of the piece that begins with row ``first``."""
+    """Return the index after the last row of the piece that begins with row ``first``."""
     at = first
     size_bytes = 0
     while at < len(rows) and size_bytes < PIECE_BYTES_MAX:

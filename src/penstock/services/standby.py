@@ -1,7 +1,7 @@
 """Answers on the control socket of a member of a cluster, as a standby and as the primary.
 
-A standby answers what concerns the cluster, and writes backups of its view, from which others are
-seeded. All else it refuses, and names the primary.
+A standby answers requests about the cluster, its own reload, metrics and health, and writes backups
+of its view. It refuses all other requests, and names the primary.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.store.backup import back_up
 from penstock.store.manifest import Manifest
 
 SWITCH_LAG_MAX: Final = 1000
-"""Entries that a standby may be behind so that it is handed over to: clients wait meanwhile."""
+"""Largest lag of a standby, in entries, at which it may take over: clients wait for the rest."""
 
 
 @final
@@ -41,8 +41,8 @@ class ClusterAnswers:
     """Answers requests about the cluster.
 
     Args:
-        member: the member that is asked.
-        hand_over: called with the standby that is to be the primary; None: this member is none.
+        member: the member that answers.
+        hand_over: called with the standby that is to be the primary; None on a standby.
     """
 
     def __init__(self, member: Member, hand_over: Callable[[Beat], None] | None = None) -> None:
@@ -50,20 +50,24 @@ class ClusterAnswers:
         self._hand_over = hand_over
 
     def serve_on(self, control: Control) -> None:
-        """Answer them on ``control``."""
+        """Answer requests on ``control``."""
         control.on(AskCluster, self.state)
         control.on(ReadRole, self.role)
         if self._hand_over is not None:
-            control.on(HandOver, self._take_hand_over)
+            control.on(HandOver, self._answer_hand_over)
 
     async def role(self, request: ReadRole) -> Role:
-        """Return whether this member is the primary, and the name of the one that is."""
+        """Return whether this member is the primary, and the name of the primary if it is known."""
         del request
         primary = self._member.primary()
         return Role(self._member.role == "primary", "" if primary is None else primary.node)
 
-    async def _take_hand_over(self, request: HandOver) -> HandOverStarted:
-        """Begin to hand over; the answer comes before the clients are referred."""
+    async def _answer_hand_over(self, request: HandOver) -> HandOverStarted:
+        """Begin the handover to a standby; the answer is sent before clients are referred to it.
+
+        Raises:
+            StoreError: the standby is too far behind.
+        """
         standby = self._member.successor(request.to)
         lag = self._member.position.sequence - standby.applied
         if lag > SWITCH_LAG_MAX:
@@ -81,9 +85,11 @@ class ClusterAnswers:
         loop = asyncio.get_running_loop()
         log, why = await loop.run_in_executor(None, self._log_state)
         member = self._member
-        members = [_described(member.beat(), 0.0)]
+        members = [_member_state(member.beat(), 0.0)]
         now_s = member.now_s()
-        members += [_described(heard.beat, now_s - heard.at_s) for heard in member.heard().values()]
+        members += [
+            _member_state(heard.beat, now_s - heard.at_s) for heard in member.heard().values()
+        ]
         members.sort(key=lambda one: one.node)
         servers = [] if log is None else [ServerState(*node) for node in log.nodes]
         return ClusterState(
@@ -102,14 +108,14 @@ class ClusterAnswers:
         )
 
     def _log_state(self) -> tuple[LogState | None, str]:
-        """Return the state of the log, or None and why it is not known."""
+        """Return the state of the log and an empty text, or None and the error."""
         try:
             return self._member.log_state(), ""
         except (LogUnavailable, LogRefused) as error:
             return None, str(error)
 
 
-def _described(beat: Beat, heard_s: float) -> MemberState:
+def _member_state(beat: Beat, heard_s: float) -> MemberState:
     return MemberState(
         beat.node,
         beat.role,
@@ -131,9 +137,10 @@ class StandbyControl:
     """The control socket of a standby.
 
     Args:
-        data_dir: its data directory.
+        data_dir: the standby's data directory.
         member: the member.
-        reload: reads its settings again; it is told what asks for that, and may raise ConfigError.
+        reload: reads the settings again; its argument names the command that asked for it, for the
+            log. It may raise ConfigError.
         metrics: answers scrapes and health checks.
     """
 
@@ -154,13 +161,15 @@ class StandbyControl:
         self._one_at_a_time = asyncio.Lock()
 
     async def open(self) -> None:
-        """Listen."""
+        """Listen on the control socket."""
         await self._control.open()
 
-    async def close(self, waits: bool) -> None:
-        """Stop listening; ``waits`` for requests under way, or lets them go on: a backup takes its
-        time, and a takeover has none."""
-        await self._control.close(waits)
+    async def close(self, wait: bool) -> None:
+        """Stop listening; with ``wait``, return when the requests under way are answered.
+
+        A takeover does not wait, because a backup may take long.
+        """
+        await self._control.close(wait)
 
     async def _answer_reload(self, request: Reload) -> Reloaded:
         return self._reload(f"reload by {request.by}" if request.by else "penstock reload")

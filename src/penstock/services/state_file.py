@@ -1,14 +1,14 @@
-"""A state file: a small file in the data directory with records of the present log, one kind a
-file.
+"""A state file: a small file in the data directory with records of the present log, all of one
+kind.
 
-It is replaced whole: a reader finds the content that was written last, or the one before. Records
-have offsets, which mean nothing in another log: records of another epoch are dropped.
+A write replaces the whole file: a reader finds the last content or the one before. Records have
+offsets, which mean nothing in another log: records of another epoch are dropped.
 
-In a cluster the content is a value in the store, which goes through the replicated log as all that
-is durable does, so that the next primary has it.
+In a cluster the content is a value in the store, which is replicated through the log, so that the
+next primary has it.
 
-A file that is damaged refuses a start, as the store's own do: without its records a broker would
-break what it promised by them, without a word.
+A damaged file prevents the start, as damaged files of the store do: without its records the broker
+would silently break its promises to readers and publishers.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ class _Content(msgspec.Struct, Generic[Record]):
 
 
 class StateStorage(Protocol):
-    """Keeps the content of a state file; errors and log lines name it by its ``str``."""
+    """The storage of a state file's content; errors and log lines name it by its ``str``."""
 
     def read(self) -> bytes | None:
-        """Return the content; None where there is none.
+        """Return the content; None if nothing was written yet.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the content cannot be read.
         """
 
     def write(self, content: bytes) -> None:
-        """Replace the content; return when that is durable. It blocks.
+        """Replace the content; return when it is durable. The call blocks.
 
         Raises:
-            StoreFailed: it could not be written.
+            StoreFailed: the content cannot be written.
         """
 
 
 @final
 class FileStorage:
-    """A file; it is made when it is first written."""
+    """Storage in a file; the first write creates it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,7 +66,7 @@ class FileStorage:
         return str(self._path)
 
     def read(self) -> bytes | None:
-        """Return the content; None where there is no file."""
+        """Return the content; None if there is no file."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
@@ -75,7 +75,7 @@ class FileStorage:
             raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
 
     def write(self, content: bytes) -> None:
-        """Replace the file, synced."""
+        """Replace the file and sync it."""
         unfinished = self._path.with_name(self._path.name + ".new")
         try:
             with unfinished.open("wb") as file:
@@ -90,7 +90,7 @@ class FileStorage:
 
 @final
 class DatabaseStorage:
-    """A value in the store of a member of a cluster."""
+    """Storage as a value in the store of a member of a cluster."""
 
     def __init__(self, store: RocksStore, name: str) -> None:
         self._store = store
@@ -100,7 +100,7 @@ class DatabaseStorage:
         return f"{self._name} in the store"
 
     def read(self) -> bytes | None:
-        """Return the value; None where there is none."""
+        """Return the value; None if the store has none of this name."""
         return self._store.read_state(self._name)
 
     def write(self, content: bytes) -> None:
@@ -109,7 +109,7 @@ class DatabaseStorage:
 
 
 def storage_of(data_dir: Path, name: str, store: Store) -> StateStorage:
-    """Return the storage for the state file ``name``: the store of a member, else a file."""
+    """Return the storage for the state file ``name``: the store in a cluster, else a file."""
     if isinstance(store, RocksStore) and store.acknowledged_when == "quorum":
         return DatabaseStorage(store, name)
     return FileStorage(data_dir / name)
@@ -120,27 +120,29 @@ class StateFile(Generic[Record]):
     """One state file.
 
     Args:
-        storage: keeps its content.
+        storage: the storage of the file's content.
         kind: the type of its records.
         epoch: the epoch of the log.
-        without: the consequence of its loss, as the rest of a sentence.
+        loss_consequence: the consequence of its loss, a clause for the error of a damaged file.
     """
 
-    def __init__(self, storage: StateStorage, kind: type[Record], epoch: str, without: str) -> None:
+    def __init__(
+        self, storage: StateStorage, kind: type[Record], epoch: str, loss_consequence: str
+    ) -> None:
         self._storage = storage
         self._kind = kind
         self._epoch = epoch
-        self._without = without
+        self._loss_consequence = loss_consequence
         self._one_at_a_time = asyncio.Lock()
         self.has_changed = False
-        """True while a change is not written yet, and may be lost."""
+        """True while a change has not been written, and may be lost."""
 
     def read(self) -> list[Record]:
-        """Return the records; none where there is no file, or it belongs to another log.
+        """Return the records; none if there is no file, or it belongs to another log.
 
         Raises:
-            StoreBroken: it is damaged.
-            StoreError: it cannot be read.
+            StoreBroken: the file is damaged.
+            StoreError: the file cannot be read.
         """
         content = self._storage.read()
         if content is None:
@@ -152,8 +154,8 @@ class StateFile(Generic[Record]):
             )
         except msgspec.MsgspecError as error:
             raise StoreBroken(
-                f"{self._storage} is damaged ({error}): {self._without}; put a copy of it in its"
-                " place, or remove it to start without"
+                f"{self._storage} is damaged ({error}): {self._loss_consequence}; replace it by"
+                " a copy, or remove it to start without"
             ) from error
         if found.epoch != self._epoch:
             if found.records:
@@ -168,11 +170,10 @@ class StateFile(Generic[Record]):
         return list(found.records)
 
     async def write(self, records: Callable[[], list[Record]]) -> None:
-        """Replace the content of the file by the result of ``records``, and return when it is
-        synced.
+        """Replace the content of the file by the result of ``records``; return when it is synced.
 
         Raises:
-            StoreFailed: it could not be written.
+            StoreFailed: the file cannot be written.
         """
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:

@@ -1,4 +1,4 @@
-"""The broker's reports on itself: on a timer beside the driver, in the turns of its loop."""
+"""The broker's periodic reports on itself: ``$SYS``, the flow of clients, and warnings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StatusReports:
         sys_topics: the topics under ``$SYS``.
         flow_topics: the flow of each client.
         warnings: logs the clients that stay at a limit.
-        slowness: logs what holds up all clients.
+        slowness: logs delays of the event loop and of commits.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class StatusReports:
             await asyncio.sleep(TICK_S)
 
     def apply_settings(self, settings: Status) -> None:
-        """Report as other settings say from now on."""
-        self._sys_topics.update_every(settings.sys_interval_s, self._driver.now())
+        """Use other intervals and thresholds from now on."""
+        self._sys_topics.set_interval(settings.sys_interval_s, self._driver.now())
         self._flow_topics.interval_s = settings.sys_interval_s
         self._warnings.warning_s = settings.limit_warning_s
         self._slowness.loop_s = settings.loop_warning_s

@@ -1,7 +1,7 @@
 """The stream service as a child process of the broker, and the arguments that it is started with.
 
-It reads the log through a RocksDB secondary in its own process, so nothing it does can
-hold up the event loop.
+The stream service reads the log through a RocksDB secondary in its own process, so that its work
+cannot delay the broker's event loop.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ _MODULE: Final = "penstock.stream.service"
 def stream_process(
     data_dir: Path, port: ReservedPort, streams: str, arguments: Sequence[str]
 ) -> ChildProcess:
-    """Return the stream service of a broker, to be started. At a restart its readers go on.
+    """Return the stream service of a broker, not started yet. After a restart its readers continue.
 
     Args:
         data_dir: the broker's data directory.
-        port: the port on which it listens.
+        port: the port on which the service listens.
         streams: JSON list of {"name", "topic_filters"}.
-        arguments: its arguments that a reload may change; see ``changing_arguments``.
+        arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
-    place = ("--data-dir", str(data_dir), "--bind", str(port), "--streams", streams)
-    return ChildProcess(NAME, _MODULE, port, place, arguments)
+    fixed_arguments = ("--data-dir", str(data_dir), "--bind", str(port), "--streams", streams)
+    return ChildProcess(NAME, _MODULE, port, fixed_arguments, arguments)
 
 
-def changing_arguments(publishing: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments that a reload may change.
+def reloadable_arguments(publishing: str, options: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the stream service that a reload may change.
 
     Args:
-        publishing: JSON of the bounds of what may be published through it; empty: nothing may.
+        publishing: JSON of the limits of rows that clients may publish through the service; empty
+            if they may publish none.
         options: further arguments.
     """
     return (*(("--publishing", publishing) if publishing else ()), *options)

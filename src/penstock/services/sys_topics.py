@@ -4,12 +4,12 @@
 
       counters, sessions, store ─ every sys_interval_s ─▶ values ─ changed ─▶ router ─▶ subscribers
 
-Every value is text. It is kept in memory like a retained message, so that a new subscription
-gets it at once; only a value that changed is sent again. Nothing of it reaches the log, the
-store or a subscription to ``#`` [MQTT-4.7.2-1]. docs/sys_topics.md lists every topic.
+Every value is text. It is kept in memory like a retained message, so that a new subscription gets
+it at once; only a value that changed is sent again. The values reach neither the log nor the store
+nor a subscription to ``#`` [MQTT-4.7.2-1]. docs/sys_topics.md lists every topic.
 
 The load averages are Mosquitto's: exponentially weighted rates a minute over 1, 5 and 15
-minutes, that start from 0.
+minutes, which start from 0.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _KIBIBYTE: Final = 1024
 
 @final
 class Load:
-    """The growth of a total a minute, averaged over the last 1, 5 and 15 minutes.
+    """The growth of a counter a minute, averaged over the last 1, 5 and 15 minutes.
 
     Args:
-        total: its value at the start.
+        total: the value of the counter at the start.
     """
 
     def __init__(self, total: int) -> None:
@@ -48,12 +48,17 @@ class Load:
         self._total = total
 
     def update(self, total: int, elapsed_s: float) -> None:
-        """Take the total as it is ``elapsed_s`` (above 0) after the last update."""
+        """Update the averages with the counter's present value.
+
+        Args:
+            total: the value of the counter.
+            elapsed_s: the time since the last update in seconds, above 0.
+        """
         rate = (total - self._total) * _MINUTE_S / elapsed_s
         self._total = total
         for position, (minutes, _) in enumerate(_SPANS):
-            keeps = math.exp(-elapsed_s / (minutes * _MINUTE_S))
-            self.averages[position] = rate + keeps * (self.averages[position] - rate)
+            decay = math.exp(-elapsed_s / (minutes * _MINUTE_S))
+            self.averages[position] = rate + decay * (self.averages[position] - rate)
 
 
 @final
@@ -61,11 +66,12 @@ class SysTopics:
     """Publishes the ``$SYS`` topics of one broker.
 
     Args:
-        server: the engine that it reports on.
-        store: the store with its log.
-        interval_s: time between two updates; 0 = never.
-        now: time at which the broker started.
-        others: returns more values, of bridges and readers, which come and go.
+        server: the engine whose values are published.
+        store: the store with the engine's log.
+        interval_s: time between two updates, in seconds; 0 = never.
+        now: the time at which the broker started.
+        extra_values: returns further topics below ``$SYS/broker/`` with their values, such as those
+            of bridges and readers; a topic that is missing in a later call is withdrawn.
     """
 
     def __init__(
@@ -74,21 +80,20 @@ class SysTopics:
         store: Store,
         interval_s: float,
         now: Now,
-        others: Callable[[], list[tuple[str, object]]] = list,
+        extra_values: Callable[[], list[tuple[str, object]]] = list,
     ) -> None:
-        self._others = others
+        self._extra_values = extra_values
         self._server = server
         self._store = store
         self._interval_s = interval_s
         self._started_s = now.monotonic_s
         self._updated_s = now.monotonic_s
         self._due_s = now.monotonic_s
-        self._loads = {name: Load(total) for name, total in self._rates()}
+        self._loads = {name: Load(total) for name, total in self._totals()}
         self._published_names: set[str] = set()
 
-    def update_every(self, interval_s: float, now: Now) -> None:
-        """Update at another interval from now on; with 0 the topics are gone, for subscribers
-        too."""
+    def set_interval(self, interval_s: float, now: Now) -> None:
+        """Use another interval from now on, in seconds; with 0 withdraw all topics."""
         self._interval_s = interval_s
         self._due_s = now.monotonic_s
         if interval_s == 0:
@@ -96,14 +101,14 @@ class SysTopics:
             self._published_names = set()
 
     def tick(self, now: Now) -> bool:
-        """Publish changed values if an update is due; return whether there were any."""
+        """Publish changed values if an update is due; return whether anything was published."""
         if self._interval_s == 0 or now.monotonic_s < self._due_s:
             return False
         self._due_s = now.monotonic_s + self._interval_s
         elapsed_s = now.monotonic_s - self._updated_s
         self._updated_s = now.monotonic_s
         if elapsed_s > 0:
-            for name, total in self._rates():
+            for name, total in self._totals():
                 self._loads[name].update(total, elapsed_s)
         published = False
         values = self.values(now)
@@ -111,13 +116,13 @@ class SysTopics:
             if self._server.router.publish_system(PREFIX + name, value.encode(), now):
                 published = True
         present_names = {name for name, _ in values}
-        gone = self._published_names - present_names  # with a bridge or a reader
+        gone = self._published_names - present_names  # topics of a bridge or a reader
         self._withdraw(gone, now)
         self._published_names = present_names
         return published or bool(gone)
 
     def _withdraw(self, names: set[str], now: Now) -> None:
-        """Publish an empty value for each topic, which says that it is gone, and forget it."""
+        """Publish an empty value for each topic, so that subscribers drop it, and forget it."""
         for name in names:
             self._server.router.publish_system(PREFIX + name, b"", now)
             self._server.router.system.remove(PREFIX + name)
@@ -131,17 +136,17 @@ class SysTopics:
             ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
             ("store/state", self._server.context.store.failure or "works"),
         ]
-        found += self._clients()
-        found += self._messages()
-        found += self._state()
-        found += self._others()
-        found += _memory()
+        found += self._client_values()
+        found += self._message_values()
+        found += self._state_values()
+        found += self._extra_values()
+        found += _memory_values()
         for name, load in self._loads.items():
             for position, (_, span) in enumerate(_SPANS):
                 found.append((f"load/{name}/{span}", f"{load.averages[position]:.2f}"))
         return [(name, str(value)) for name, value in found]
 
-    def _clients(self) -> list[tuple[str, object]]:
+    def _client_values(self) -> list[tuple[str, object]]:
         server = self._server
         connected = len(server.connections)
         total = max(connected, len(server.registry.sessions))
@@ -158,7 +163,7 @@ class SysTopics:
             ("bans/refused", server.bans.refused),
         ]
 
-    def _messages(self) -> list[tuple[str, object]]:
+    def _message_values(self) -> list[tuple[str, object]]:
         counters = self._server.context.turn.counters.total()
         drops = self._server.drops.counts
         found: list[tuple[str, object]] = [
@@ -181,7 +186,7 @@ class SysTopics:
             for reason in range(len(REASONS))
         ]
 
-    def _state(self) -> list[tuple[str, object]]:
+    def _state_values(self) -> list[tuple[str, object]]:
         server = self._server
         router = server.router
         budget = server.context.budget
@@ -210,7 +215,7 @@ class SysTopics:
             ("commits/count", server.context.turn.counters.commits),
         ]
 
-    def _rates(self) -> list[tuple[str, int]]:
+    def _totals(self) -> list[tuple[str, int]]:
         counters = self._server.context.turn.counters.total()
         return [
             ("messages/received", counters.packets_received),
@@ -226,8 +231,8 @@ class SysTopics:
         ]
 
 
-def _memory() -> list[tuple[str, object]]:
-    """Return the memory of this process: resident now, and the most it ever was."""
+def _memory_values() -> list[tuple[str, object]]:
+    """Return the resident memory of this process in bytes, now and at its maximum, as topics."""
     found: list[tuple[str, object]] = []
     maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
     try:

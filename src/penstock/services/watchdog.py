@@ -1,13 +1,13 @@
 """The watchdog: tells the service manager that the broker works, as long as it does.
 
-It runs in the event loop and sends nothing while that stands still. Beyond that, two things must go
-round between two looks::
+The watchdog runs in the event loop and sends nothing while the loop is blocked. Beyond that, two
+things must progress between two checks::
 
-      the driver's turn ──── its count has grown
-      a commit under way ─── an attempt to write it has ended, however it ended
+      the driver's turns ──── their count has grown
+      a commit under way ──── an attempt to write it has ended, with or without success
 
-A disk that never answers is found by the second. A store that fails with an error, and is tried
-again, goes round: the broker then serves what it can, and the status line says what is wrong.
+The second finds a disk that never answers. A store that fails with an error, and is tried again,
+does progress: the broker then serves what it can, and the status line has the failure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from penstock.engine.server.server import Server
 from penstock.runtime.driver import Driver
 from penstock.services.service_manager import ServiceManager
 
-LOOK_S: Final = 5.0
-"""Time between two looks, in seconds; shorter where the service manager is less patient."""
+CHECK_INTERVAL_S: Final = 5.0
+"""Time between two checks, in seconds; at most half the service manager's watchdog time."""
 
 
 @final
@@ -38,31 +38,32 @@ class Watchdog:
         self._server = server
         self._driver = driver
         self._turns = driver.turns
-        self._attempts = -1  # at the last look; -1 = no commit was under way
+        self._attempts = -1  # at the last check; -1 = no commit was under way
 
     async def run(self) -> None:
-        """Report progress to the service manager until cancelled; return at once without one."""
+        """Report progress to the service manager until cancelled; return at once if there is no
+        service manager."""
         if not self._manager.is_present:
             return
-        patience_s = self._manager.watchdog_s
-        every_s = min(LOOK_S, patience_s / 2) if patience_s else LOOK_S
+        watchdog_s = self._manager.watchdog_s
+        interval_s = min(CHECK_INTERVAL_S, watchdog_s / 2) if watchdog_s else CHECK_INTERVAL_S
         while True:
             self._driver.end_turn_soon()
-            await asyncio.sleep(every_s)
-            if self.has_progressed() and patience_s:
-                self._manager.is_alive()
-            self._manager.status(self.status())
+            await asyncio.sleep(interval_s)
+            if self.has_progressed() and watchdog_s:
+                self._manager.notify_watchdog()
+            self._manager.notify_status(self.status())
 
     def has_progressed(self) -> bool:
-        """Return whether the driver ended a turn since the last call, and the commit under way, if
-        there is one, an attempt to write it."""
+        """Return whether, since the last call, the driver ended a turn, and an attempt to write the
+        commit under way ended, if there is such a commit."""
         turns, attempts = self._driver.turns, self._driver.commit_attempts
-        stands = turns == self._turns or attempts == self._attempts >= 0
+        is_stuck = turns == self._turns or attempts == self._attempts >= 0
         self._turns, self._attempts = turns, attempts
-        return not stands
+        return not is_stuck
 
     def status(self) -> str:
-        """Return the status line: the number of clients, and why the store fails, if it does."""
+        """Return the status line: the number of clients, and the failure of a store that fails."""
         failure = self._server.context.store.failure
         clients = f"{len(self._server.connections)} clients"
         return f"{clients}; nothing is acknowledged: {failure}" if failure else clients

@@ -1,5 +1,4 @@
-"""Admission of connections: how many at once, how many a second, and how many files the system
-gives.
+"""Admission of connections: limits on their number, on their rate, and on file descriptors.
 
 ::
 
@@ -13,13 +12,15 @@ gives.
    listening ─▶ a token in the bucket? ─▶ accept
                         │ none: the connection waits in the system's queue
 
-A new connection above a number is closed soon, so that its client knows; above a rate it
-waits, because the clients of a reconnecting fleet would only come again, and all together.
+A new connection above the limit on the number is closed soon, so that its client notices; above
+the limit on the rate it waits, because the clients of a reconnecting fleet would only reconnect,
+and all together.
 
-It is not closed at once, because a client that closes and comes back is accepted before the
-broker knows that it left: both sockets are ready in one turn of the loop, in any order, and what
-the client sent before it left may wait for its commit. So the newest wait, and a slot that becomes
-free goes to the address that left it, or else to the connection that has waited longest.
+A connection above the number is not closed at once, because a client that closes and reconnects may
+be accepted before the broker reads that the old connection is closed: both sockets are ready in one
+turn of the event loop, in any order, and the client's last messages may wait for their commit. So
+the newest connections wait, and a slot that becomes free goes to a connection of the same address
+if there is one, else to the connection that has waited longest.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ logger = get_logger(__name__)
 _WAIT_S_MIN: Final = 0.001
 
 WAIT_S_MAX: Final = 1.0
-"""How long a connection above a number waits for a slot, seconds."""
+"""Longest time in seconds that a connection above the limit on the number waits for a slot."""
 
 WAITING_MAX: Final = 32
-"""Connections of one listener that wait; a further one takes the slot of the oldest."""
+"""Connections of one listener that wait at most; for a further one the oldest is closed."""
 
 
 @final
 class TokenBucket:
-    """At most ``per_s`` tokens a second, after ``per_s`` at once.
+    """A token bucket: it holds at most ``per_s`` tokens, and is refilled by ``per_s`` a second.
 
     Args:
         per_s: tokens a second, at least 1; 0 = no limit.
-        now_s: the time of the start, any steady clock.
+        now_s: the present time of any monotonic clock, in seconds.
     """
 
     def __init__(self, per_s: int, now_s: float) -> None:
@@ -55,13 +56,13 @@ class TokenBucket:
         self._tokens = float(per_s)
         self._filled_s = now_s
 
-    def refill_at(self, per_s: int) -> None:
-        """Add ``per_s`` tokens a second from now on; 0 = no limit."""
+    def set_rate(self, per_s: int) -> None:
+        """Refill with ``per_s`` tokens a second from now on; 0 = no limit."""
         self._per_s = per_s
         self._tokens = min(self._tokens, float(per_s))
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until there is a token; 0.0 if there is one now."""
+        """Return the seconds until there is a token; 0.0 if there is a token now."""
         if self._per_s == 0:
             return 0.0
         earned = (now_s - self._filled_s) * self._per_s
@@ -72,40 +73,41 @@ class TokenBucket:
         return max(_WAIT_S_MIN, (1.0 - self._tokens) / self._per_s)
 
     def take(self) -> None:
-        """Take the token that ``wait_s`` found."""
+        """Take a token; ``wait_s`` must have returned 0.0."""
         assert self._per_s == 0 or self._tokens >= 1.0, "a token is taken once `wait_s` found one"
         self._tokens -= 1.0
 
 
 @final
 class Descriptors:
-    """The connections of all listeners together, which share one limit of open files.
+    """Counts the connections of all listeners, which share one limit of open files.
 
     Args:
-        connections_max: connections that leave enough files for everything else.
+        connections_max: the largest number of connections that leaves enough files for the store.
     """
 
     def __init__(self, connections_max: int) -> None:
         self.connections_max = connections_max
-        self.open = 0
+        self.open_count = 0
         self.warned = False
 
 
 @final
 class ConnectionSlot:
-    """The slot of one admitted connection, given back once."""
+    """The slot of one admitted connection, which is released once."""
 
     def __init__(self, admission: Admission, source: str | None) -> None:
         self._admission = admission
-        self._taken = True
+        self._is_released = False
         self.source = source
-        """The name under which it counts among those of its address; None where it does not."""
+        """The name by which the connection is counted for its address; None if it is not
+        counted."""
 
     def release(self) -> None:
-        """Give the slot back, once the connection is gone; further calls do nothing."""
-        if self._taken:
-            self._taken = False
-            self._admission.give_back(self.source)
+        """Release the slot once the connection is closed; further calls do nothing."""
+        if not self._is_released:
+            self._is_released = True
+            self._admission.release(self.source)
 
 
 @final
@@ -115,7 +117,7 @@ class _WaitingConnection:
     def __init__(self, peer: str, source: str | None, slot: ConnectionSlot | None) -> None:
         self.peer = peer
         self.source = source
-        self.slot = slot  # it has one in the listener, but not among those of its address
+        self.slot = slot  # set if the connection has a slot, but is not counted for its address
         self.answer: asyncio.Future[ConnectionSlot | None] = (
             asyncio.get_running_loop().create_future()
         )
@@ -123,21 +125,24 @@ class _WaitingConnection:
 
 @final
 class Admission:
-    """Counts the connections of one listener, and admits them within its bounds.
+    """Counts the connections of one listener, and admits them within its limits.
 
     Args:
-        name: name of the listener, for warnings.
-        max_connections: open connections.
-        descriptors: shared by all listeners.
-        per_address_max: open connections of one source address; 0 = no limit.
+        name: the name of the listener, for warnings.
+        max_connections: the largest number of open connections.
+        descriptors: the count of all listeners' connections.
+        per_address_max: the largest number of open connections of one source address; 0 = no limit.
+
+    Attributes:
+        open_count: the number of open connections.
+        refused: the number of connections closed because of a limit, since the start.
     """
 
     def __init__(
         self, name: str, max_connections: int, descriptors: Descriptors, per_address_max: int = 0
     ) -> None:
-        self.open = 0
+        self.open_count = 0
         self.refused = 0
-        """Connections that were closed because of a number, since the start."""
         self._name = name
         self.max_connections = max_connections
         self.per_address_max = per_address_max
@@ -147,34 +152,39 @@ class Admission:
         self._limiter = RepeatLimiter()
 
     def admit(self, peer: str, source: str | None = None) -> ConnectionSlot | None:
-        """Return a slot for one more connection; None if there is none now.
+        """Return a slot for a new connection; None if there is none now.
 
         Args:
-            peer: the other side, for the log.
-            source: the name it counts under, by ``source_of``; None = not counted by address.
+            peer: the name of the peer, for the log.
+            source: the name by which the connection is counted for its address, from
+                ``source_of``; None = not counted by address.
         """
         if not self._has_descriptor(peer) or not self._has_room(source):
             return None
-        self.open += 1
-        self._descriptors.open += 1
+        self.open_count += 1
+        self._descriptors.open_count += 1
         if source is not None:
             self._by_source[source] += 1
         return ConnectionSlot(self, source)
 
     def may_wait(self) -> bool:
-        """Return whether a descriptor is left for a connection that waits for its slot."""
-        return self._descriptors.open < self._descriptors.connections_max
+        """Return whether a descriptor is left for a connection that waits for a slot."""
+        return self._descriptors.open_count < self._descriptors.connections_max
 
     async def wait(
         self, peer: str, source: str | None, slot: ConnectionSlot | None = None
     ) -> ConnectionSlot | None:
-        """Return a slot as soon as another connection leaves one; None after ``WAIT_S_MAX``.
+        """Wait until another connection releases a slot; return the slot, or None after
+        ``WAIT_S_MAX``.
 
-        ``slot`` is the one it has in the listener already, where only the connections of its
-        address are too many: it stays the caller's.
+        Args:
+            peer: the name of the peer, for the log.
+            source: as for ``admit``.
+            slot: the slot of a connection that waits only because its address has too many; the
+                caller releases it if None is returned.
         """
         waiting = _WaitingConnection(peer, source, slot)
-        found = self._slot_for(waiting)  # one may have left since there was none
+        found = self._slot_for(waiting)  # a slot may have been released meanwhile
         if found is not None:
             return found
         if len(self._waiting) >= WAITING_MAX:
@@ -197,10 +207,10 @@ class Admission:
         return found
 
     def count_address(self, slot: ConnectionSlot, source: str | None) -> bool:
-        """Count an admitted connection by its address, which was not known before.
+        """Count an admitted connection for its address, which was not known before.
 
         Returns:
-            Whether its address has room for it; if not, it is not counted.
+            True if the address may have one more connection; if False, nothing is counted.
         """
         assert slot.source is None, "a slot counts for its address once"
         if source is None:
@@ -211,11 +221,11 @@ class Admission:
         slot.source = source
         return True
 
-    def give_back(self, source: str | None) -> None:
-        """Take back the slot of a connection that is gone, and give it to one that waits."""
-        assert 0 < self.open <= self._descriptors.open, "a slot is given back once"
-        self.open -= 1
-        self._descriptors.open -= 1
+    def release(self, source: str | None) -> None:
+        """Count a connection as closed, and give its slot to a waiting connection."""
+        assert 0 < self.open_count <= self._descriptors.open_count, "a slot is released once"
+        self.open_count -= 1
+        self._descriptors.open_count -= 1
         if source is not None:
             assert self._by_source[source] > 0, "a slot counts for its address once"
             self._by_source[source] -= 1
@@ -241,7 +251,7 @@ class Admission:
             waiting.answer.set_result(None)
 
     def _has_room(self, source: str | None) -> bool:
-        return self.open < self.max_connections and self._has_room_for_address(source)
+        return self.open_count < self.max_connections and self._has_room_for_address(source)
 
     def _has_room_for_address(self, source: str | None) -> bool:
         if source is None or self.per_address_max == 0:
@@ -250,21 +260,21 @@ class Admission:
 
     def _has_descriptor(self, peer: str) -> bool:
         descriptors = self._descriptors
-        if descriptors.open < descriptors.connections_max:
+        if descriptors.open_count < descriptors.connections_max:
             return True
-        if not descriptors.warned:  # once: the limit will not change while this runs
+        if not descriptors.warned:  # once: the limit does not change while the process runs
             descriptors.warned = True
             logger.warning(
                 "refused a connection from %s, and will refuse more: %d are open, as many as"
                 " the limit of open files leaves room for; raise it (ulimit -Hn, LimitNOFILE"
                 " in a systemd unit, --ulimit nofile of a container) and start again",
                 peer,
-                descriptors.open,
+                descriptors.open_count,
             )
         return False
 
     def _refuse(self, peer: str, source: str | None, now_s: float) -> None:
-        """Count and log a connection that found no slot."""
+        """Count and log a connection that got no slot."""
         self.refused += 1
         if self._has_room_for_address(source):
             warn_limited(

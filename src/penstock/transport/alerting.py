@@ -1,17 +1,17 @@
-"""TLS handshakes that end with their alert, on event loops that would throw it away.
+"""TLS handshakes that fail with their alert sent, on event loops that would discard the alert.
 
 ::
 
-    do_handshake fails ─▶ "want to read" ─▶ the loop sends the alert, and waits
+    do_handshake fails ─▶ SSLWantReadError ─▶ the loop sends the alert, and waits
                                                    │
-             end of our stream, what comes is ◀────╯
-             thrown away ─▶ the peer closes, or has had its second
+             end of our stream; bytes that ◀───────╯
+             arrive are discarded ─▶ the peer closes, or a second has passed
 
-asyncio and uvloop end a connection when its handshake fails, and what OpenSSL wrote about it is
-still in memory then. To a handshake that wants to read they send everything first. So the failure
-is reported as that; the connection ends when the peer, which now knows why, closes it. Bytes that
-the peer sent before it knew are read and thrown away: an end with unread bytes would be a reset,
-and a reset can overtake the alert.
+asyncio and uvloop close a connection when its handshake fails, before they send the alert that
+OpenSSL has written to memory. When a handshake wants to read, they first send all that OpenSSL has
+written. So a failure is reported as SSLWantReadError; the connection ends when the peer has read
+the alert and closes. Bytes that the peer sent before are read and discarded: closing with unread
+bytes would send a reset, and a reset can overtake the alert.
 """
 
 from __future__ import annotations
@@ -25,53 +25,55 @@ _DISCARDED_READS_MAX: Final = 64  # then the failure is reported after all
 
 @final
 class HandshakeFailure:
-    """The reason why one handshake failed.
+    """The failure of one handshake, if it fails.
 
     Args:
-        noted: called once, when it failed; the alert is sent right behind that.
+        on_failure: called once when the handshake fails, just before the alert is sent.
     """
 
-    def __init__(self, noted: Callable[[], object]) -> None:
+    def __init__(self, on_failure: Callable[[], object]) -> None:
         self.error: ssl.SSLError | None = None
-        """OpenSSL's error; None while there is none."""
-        self._noted: Callable[[], object] | None = noted
+        """OpenSSL's error; None unless the handshake failed."""
+        self._on_failure: Callable[[], object] | None = on_failure
 
     @property
     def reason(self) -> str:
-        """Return the reason in words: OpenSSL's name for it, and the fault of a certificate."""
+        """OpenSSL's name of the error, and what is wrong with a certificate; empty without an
+        error."""
         error = self.error
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"{error.verify_message} ({error.reason})"
         return "" if error is None else error.reason or str(error)
 
-    def note(self, error: ssl.SSLError) -> None:
-        """Note that the handshake failed."""
+    def set_error(self, error: ssl.SSLError) -> None:
+        """Record the error of the handshake, and call ``on_failure``."""
         self.error = error.with_traceback(None)  # no cycle through its frames
-        if self._noted is not None:
-            self._noted()
-            self._noted = None
+        if self._on_failure is not None:
+            self._on_failure()
+            self._on_failure = None
 
 
-_next_failure: list[HandshakeFailure] = []  # its handshake's first step is the loop's next call
+_next_failure: list[HandshakeFailure] = []  # for the handshake that the loop's next call begins
 
 
 def report_next_handshake_to(failure: HandshakeFailure) -> None:
-    """Have the handshake that begins in the loop's next call note its error in ``failure``."""
+    """Let the handshake that the event loop's next call begins record its error in ``failure``."""
     _next_failure[:] = [failure]
 
 
 class _AlertingObject(ssl.SSLObject):
-    """One side of one connection."""
+    """The TLS object of one connection, whose handshake sends its alert if it fails."""
 
     _failure: HandshakeFailure | None = None
     _reads_left = _DISCARDED_READS_MAX
 
     def do_handshake(self) -> None:
-        """Go on with the handshake.
+        """Continue the handshake.
 
         Raises:
-            SSLWantReadError: it waits for the peer, or it failed and its alert is to be sent.
-            SSLError: it failed, and the peer goes on sending.
+            SSLWantReadError: the handshake waits for the peer, or it failed and its alert is to be
+                sent.
+            SSLError: the handshake failed, and the peer sends more and more.
         """
         if self._failure is None:
             self._failure = _next_failure.pop() if _next_failure else HandshakeFailure(bool)
@@ -86,10 +88,10 @@ class _AlertingObject(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallError):
             raise
         except ssl.SSLError as error:
-            self._failure.note(error)
+            self._failure.set_error(error)
             raise ssl.SSLWantReadError from None
 
 
 def send_alerts(context: ssl.SSLContext) -> None:
-    """Let the handshakes of ``context`` end with their alert."""
+    """Let the handshakes of ``context`` send their alert when they fail."""
     context.sslobject_class = _AlertingObject

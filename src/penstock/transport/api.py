@@ -1,4 +1,5 @@
-"""The transport port: the operations of a socket of any kind, and its reports to its user."""
+"""The transport port: the operations of a connection (``Wire``), and the callbacks of the object
+that uses it (``Endpoint``)."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A client's certificate, which the listener's ``client_ca`` signed, as TLS proved.
+    """The certificate of a client, verified by TLS against the listener's ``client_ca``.
 
     Attributes:
         subject: the distinguished name in the form of RFC 4514, most specific part first:
             ``CN=meter-7,OU=plant,O=Example``.
-        common_name: the subject's CN; empty where it has none.
+        common_name: the subject's CN; empty if the subject has none.
     """
 
     subject: str
@@ -22,57 +23,57 @@ class ClientCertificate:
 
 
 class Wire(Protocol):
-    """One connection's socket, as its user sees it."""
+    """One connection of any kind: TCP, TLS, WebSocket or Unix."""
 
     peer: str
-    """The other side's address, for logs; behind a load balancer the one it tells."""
+    """The peer's address, for logs; behind a load balancer the address in its PROXY header."""
 
     listener: str
-    """Name of the listener that accepted it."""
+    """The name of the listener that accepted the connection, or of the side that dialled it."""
 
     certificate: ClientCertificate | None
-    """The client's certificate; None where it showed none."""
+    """The client's certificate; None if the client presented none."""
 
     def write(self, data: bytes) -> None:
-        """Send ``data``, or buffer it; nothing happens once the wire is closed."""
+        """Send ``data``, or buffer it; do nothing once the wire is closed."""
 
     def unwritten_bytes(self) -> int:
-        """Return how many bytes were written that the peer has not acknowledged yet."""
+        """Return the number of written bytes that the peer has not acknowledged yet."""
 
     def buffered_bytes(self) -> int:
-        """Return how many of them are still in this process."""
+        """Return the number of written bytes that are still buffered in this process."""
 
     def close(self) -> None:
-        """Close when all written bytes are sent, or the peer has not read them in time."""
+        """Close once all written bytes are sent, or the peer has not read them in time."""
 
     def pause_reading(self) -> None:
-        """Read nothing until ``resume_reading``: the peer's sending stalls."""
+        """Stop reading until ``resume_reading``; the peer's sending stalls."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Start reading again."""
 
     def peer_state(self) -> int:
         """Return ``ESTABLISHED``, ``FINISHED`` or ``BROKEN`` (see ``hang_up``).
 
-        While reading is paused the loop does not report that a peer hung up.
+        While reading is paused, the event loop does not report that a peer hung up.
         """
 
 
 class Endpoint(Protocol):
-    """The user of a wire."""
+    """The object that uses a wire; the callbacks are those of ``asyncio.Protocol``."""
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take bytes that arrived."""
 
-    def congested(self) -> None:
-        """Write less until ``writable``: the write buffer is full."""
+    def pause_writing(self) -> None:
+        """Write less until ``resume_writing``: the write buffer is full."""
 
-    def writable(self) -> None:
-        """Go on writing: the write buffer has room again."""
+    def resume_writing(self) -> None:
+        """Continue writing: the write buffer has room again."""
 
-    def lost(self, because: str) -> None:
-        """Note that the wire is gone, and why; called once, also after ``close``."""
+    def connection_lost(self, reason: str) -> None:
+        """Take the reason why the connection is closed; called once, also after ``close``."""
 
 
 Accept = Callable[[Wire], Endpoint]
-"""Called for every new connection that speaks MQTT; returns its user."""
+"""Return the endpoint of a new connection that speaks MQTT."""

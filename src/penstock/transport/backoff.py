@@ -1,4 +1,4 @@
-"""The pauses between attempts to dial.
+"""The exponential backoff between attempts to dial.
 
 ::
 
@@ -6,9 +6,9 @@
         ▲                                                          │
         ╰──── a connection that lasted ``STABLE_S`` ◀───────────────╯   refused: the longest at once
 
-Each pause is a quarter shorter or longer, drawn at random, so that many clients that lost the same
-broker do not come back all at once. Those that go on at another address draw a fraction of a
-second.
+Each pause is up to a quarter shorter or longer, drawn at random, so that many clients that lost the
+same broker do not reconnect all at once. Before a client tries another address it pauses for a
+fraction of a second.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class Backoff:
         self._next_s = self._first_s
 
     def after_failure(self) -> float:
-        """Return how long to wait after a failure, in seconds; the next pause is longer."""
+        """Return the pause after a failure, in seconds; the next pause is longer."""
         pause_s = self._next_s
         assert pause_s <= self._longest_s, "no pause is longer than the longest"
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
 
     def before_next_address(self) -> float:
-        """Return how long to wait before another address is dialled, in seconds, 0 to 0.1; the
-        pauses after failures stay as they are."""
+        """Return the pause before another address is dialled, in seconds, 0 to 0.1; the pauses
+        after failures do not change."""
         return self._random.uniform(0.0, min(_NEXT_ADDRESS_S_MAX, self._first_s))
 
     def jump_to_longest(self) -> float:
-        """Return the longest pause, which later ones are, too: the server refused us, and dialling
-        again soon would not help."""
+        """Return the longest pause in seconds, and let later pauses be as long: the server refused
+        us, and dialling again soon would not help."""
         self._next_s = self._longest_s
         return self._with_jitter(self._longest_s)
 
     def note_duration(self, seconds: float) -> None:
-        """Begin with the first pause again if a connection lasted ``STABLE_S`` or longer."""
+        """Reset to the first pause if a connection lasted ``STABLE_S`` or longer."""
         if seconds >= STABLE_S:
             self._next_s = self._first_s
 

@@ -1,4 +1,4 @@
-"""Finds out whether a whole ClientHello has arrived (RFC 8446 §4.1.2, §5.1), without reading it.
+"""Tells whether a whole ClientHello has arrived (RFC 8446 §4.1.2, §5.1), by peeked bytes.
 
 ::
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 HELLO_BYTES_MAX: Final = 32_768
-"""A larger one is refused: no client needs so much."""
+"""Largest ClientHello in bytes, with its record headers; no client needs so much."""
 
 _RECORDS_MAX: Final = 64
 _RECORD_HEADER: Final = 5
@@ -26,19 +26,19 @@ _CURVES: Final = frozenset({0x17, 0x18, 0x19, 0x1D, 0x1E})  # P-256, P-384, P-52
 
 
 def bytes_needed(arrived: bytes) -> int:
-    """Return how many bytes must have arrived before more can be told.
+    """Return the number of bytes that must have arrived before this function is called again.
 
     Args:
         arrived: the first bytes of a connection.
 
     Returns:
-        More than ``len(arrived)`` while it begins a ClientHello and is not all of it, so far as is
-        known; ``len(arrived)`` or less where it is whole, or none.
+        More than ``len(arrived)`` while the bytes are the beginning of a ClientHello;
+        ``len(arrived)`` or less if the ClientHello is whole, or the bytes are no ClientHello.
 
     Raises:
-        ConnectionRefusedError: it is too large, or in too many records: each costs a look at those
-            before it, and the handshake of what is not whole would not take its turn. Or it wants
-            keys over finite fields: one of 8192 bits costs the event loop a tenth of a second.
+        ConnectionRefusedError: the ClientHello is too large, or in too many records, each of which
+            costs a parse of the records before it; or it wants keys over finite fields: a key of
+            8192 bits costs the event loop a tenth of a second.
     """
     fragments = b""
     position = 0
@@ -69,9 +69,9 @@ def bytes_needed(arrived: bytes) -> int:
 def _wants_finite_field(hello: bytes) -> bool:
     """Return whether OpenSSL would agree on a key over a finite field.
 
-    It would where such a key is the first of those it knows among the client's key shares, or where
-    the client supports such groups and no curve. Python cannot tell OpenSSL to refuse them. A
-    malformed ClientHello is left to OpenSSL.
+    OpenSSL would if such a key is the first key share of a group that it knows, or if the client
+    supports such groups and no curve. Python cannot tell OpenSSL to refuse them. A malformed
+    ClientHello is left to OpenSSL.
     """
     position = 34  # version, random
     position += 1 + _number(hello, position, 1)  # session id
@@ -88,8 +88,8 @@ def _wants_finite_field(hello: bytes) -> bool:
             groups.append(_number(body, at, 2))
             at += 2 if kind == _SUPPORTED_GROUPS else 4 + _number(body, at + 2, 2)
         known = [group for group in groups if group in _CURVES or group >> 8 == _FINITE_FIELDS]
-        chosen = known[:1] if kind == _KEY_SHARE else known
-        if chosen and _CURVES.isdisjoint(chosen):
+        candidates = known[:1] if kind == _KEY_SHARE else known
+        if candidates and _CURVES.isdisjoint(candidates):
             return True
     return False
 

@@ -21,7 +21,7 @@ _WANTED_MAX: Final = 4_000_000  # more files than any listener may have connecti
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to what this process may have; return the limit from now on."""
+    """Raise the soft limit of open files as far as this process may; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, _WANTED_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -35,12 +35,13 @@ def raise_limit() -> int:
 
 
 def connections_within(limit: int) -> int:
-    """Return how many connections a limit of open files leaves room for, at least 1."""
+    """Return the number of connections that a limit of open files leaves room for, at least 1."""
     return max(1, limit - max(RESERVE_MIN, limit // 10))
 
 
-def prepared(settings: Settings) -> Descriptors:
-    """Raise the limit, and say once where it is lower than the listeners want."""
+def prepare_descriptors(settings: Settings) -> Descriptors:
+    """Raise the limit of open files; warn if it is too low for the listeners; return the count of
+    connections for all listeners."""
     limit = raise_limit()
     room = connections_within(limit)
     wanted = max(listener.max_connections for listener in settings.listener.enabled_listeners())

@@ -1,11 +1,11 @@
-"""A connection that we open: TCP, TLS over it, WebSocket over either, or a Unix socket.
+"""Dials a connection: TCP, TLS over TCP, WebSocket over either, or a Unix socket.
 
 ::
 
-      look up, connect ─▶ TLS ─▶ upgrade to WebSocket ─▶ the wire has its user
-            ╰────────────────┴──────────┴── one time for all of it: connect_timeout_s
+      look up, connect ─▶ TLS ─▶ upgrade to WebSocket ─▶ the wire has its endpoint
+            ╰────────────────┴──────────┴── one time limit for all steps: connect_timeout_s
 
-Looking up and connecting is ``happy_eyeballs``.
+``happy_eyeballs`` looks up the name and connects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 from penstock.transport.websocket_client import DialledWebSocket
 
-_ALPN: Final = "mqtt"  # registered for MQTT: servers that share a port are told apart by it
+_ALPN: Final = "mqtt"  # registered for MQTT; tells servers apart that share a port
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,13 @@ class TlsFiles:
     """The PEM files of a connection that is dialled with TLS.
 
     Attributes:
-        ca: the authorities that sign the server's certificate; empty takes those of the system.
-        certificate: ours, with those between it and its authority; empty shows none.
-        key: its private key, without a password; empty where the certificate's file has it.
+        ca: certificate authorities that the server's certificate must be signed by; empty takes
+            those of the system.
+        certificate: the client's certificate, with its intermediate certificates; empty for none.
+        key: the private key of ``certificate``, without a password; empty if the file of the
+            certificate contains it.
         check_host_name: refuse a server whose certificate is for another host.
-        alpn: offer the protocol name ``mqtt``, which some servers on port 443 want.
+        alpn: offer the protocol name ``mqtt``, which some servers on port 443 require.
     """
 
     ca: str = ""
@@ -48,13 +50,13 @@ class TlsFiles:
     alpn: bool = False
 
     def context(self, owner: str) -> ssl.SSLContext:
-        """Return the TLS context.
+        """Return a TLS context with these files.
 
         Args:
-            owner: the owner of the files, for the message.
+            owner: the owner of the files, for the error.
 
         Raises:
-            ConfigError: a file cannot be read, or is none of its kind.
+            ConfigError: a file cannot be read, or is malformed.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
@@ -85,20 +87,20 @@ async def dial(
     write_buffer_bytes_max: int,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> None:
-    """Connect to ``url``; ``accept`` gets the wire.
+    """Connect to ``url`` and pass the wire to ``accept``.
 
     Args:
         url: the server.
         name: the name of the dialling side, for logs.
-        context: the TLS context, where the URL asks for TLS.
-        accept: makes the user of the wire.
-        connect_timeout_s: time for all of it, seconds.
-        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
-        headers: more of them, for the upgrade to WebSocket.
+        context: the TLS context; used if the URL asks for TLS.
+        accept: makes the endpoint of the wire.
+        connect_timeout_s: time limit of all steps together, in seconds.
+        write_buffer_bytes_max: unsent bytes above which the endpoint must pause writing.
+        headers: additional headers for the upgrade to WebSocket.
 
     Raises:
         OSError: there is no answer, TLS failed, the upgrade was refused, or it took too long.
-        ValueError: the host name is none.
+        ValueError: the host name is malformed.
     """
     loop = asyncio.get_running_loop()
     upgrade: asyncio.Future[None] = loop.create_future()
@@ -106,7 +108,7 @@ async def dial(
     if url.is_websocket:
         websocket = DialledWebSocket(url, name, accept, upgrade, write_buffer_bytes_max, headers)
 
-    def made() -> StreamWire:
+    def make_wire() -> StreamWire:
         if websocket is not None:
             return websocket
         if url.is_encrypted:
@@ -115,15 +117,16 @@ async def dial(
 
     async with asyncio.timeout(connect_timeout_s):
         if isinstance(url.address, SocketFile):
-            await loop.create_unix_connection(made, url.address.path)
+            await loop.create_unix_connection(make_wire, url.address.path)
             return
         encryption = context if url.is_encrypted else None
         connected = await connect(url.address.host, url.address.port)
         try:
             if encryption is None:
-                await loop.create_connection(made, sock=connected)
+                await loop.create_connection(make_wire, sock=connected)
             else:
-                await open_tls(connected, made, encryption, connect_timeout_s, url.address.host)
+                host = url.address.host
+                await open_tls(connected, make_wire, encryption, connect_timeout_s, host)
         except BaseException:
             upgrade.cancel()
             connected.close()

@@ -2,16 +2,16 @@
 
 ::
 
-      accepted ─▶ ClientHello whole, unread ─▶ its turn: one in each turn of the loop ─▶ handshake
-                         ╰── not whole ──▶ waits for itself alone
+      accepted ─▶ whole ClientHello peeked ─▶ queue: one in each turn of the loop ─▶ handshake
+                         ╰── not whole ──▶ waits without delaying others
 
-A handshake costs a signature, which a ClientHello asks for in one packet, and the event loop does
-the handshakes of all packets that have arrived before it serves other connections. So a connection
-is handed to it only when its ClientHello lies in the socket whole, and one at a time. Sources take
-turns too: one with many connections delays another by one handshake, not by all of its own.
+A handshake costs a signature, which one packet with a ClientHello asks for, and the event loop does
+the handshakes of all packets that have arrived before it serves other connections. So the loop gets
+a connection only when its whole ClientHello is in the socket's buffer, and one at a time. Sources
+take turns too: a source with many connections delays another source by one handshake only.
 
-A client that sends nothing, or half of it, delays no other: the system wakes us when the rest has
-come (``SO_RCVLOWAT``).
+A client that sends nothing, or a part of a ClientHello, delays no other: the system wakes us when
+the missing bytes have arrived (``SO_RCVLOWAT``).
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from penstock.transport.client_hello import HELLO_BYTES_MAX, bytes_needed
 
 @final
 class HandshakeTurns:
-    """The turns of TLS handshakes that came through one listening socket."""
+    """The queue of TLS handshakes of one listening socket."""
 
     def __init__(self) -> None:
         self._loop: Final = asyncio.get_running_loop()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by source, the next one first
-        self._is_taken = False
+        self._queue: dict[str, deque[asyncio.Future[None]]] = {}  # by source, the next one first
+        self._is_busy = False  # a handshake has this turn of the event loop
 
     async def wait(self, connection: socket.socket, source: str) -> None:
-        """Return when it is the turn of a connection; it can be cancelled.
+        """Return when the handshake of a connection may begin; the wait can be cancelled.
 
         Args:
-            connection: not blocking; nothing is read from it.
-            source: the name under which it takes turns.
+            connection: a non-blocking socket; its bytes are peeked, not read.
+            source: the name of the source, by which connections take turns.
 
         Raises:
-            ConnectionRefusedError: its ClientHello has no end.
-            OSError: the connection is gone.
+            ConnectionRefusedError: the ClientHello is refused; see ``client_hello.bytes_needed``.
+            OSError: the connection is closed.
         """
         await self._whole_hello(connection)
-        if not self._is_taken:
-            assert not self._waiting, "as long as one waits, the turn is taken"
-            self._is_taken = True
+        if not self._is_busy:
+            assert not self._queue, "while a connection waits, another has its turn"
+            self._is_busy = True
             self._loop.call_soon(self._next)
             return
         turn = self._loop.create_future()
-        self._waiting.setdefault(source, deque()).append(turn)
+        self._queue.setdefault(source, deque()).append(turn)
         await turn
 
     def _next(self) -> None:
-        assert self._is_taken, "one handshake has its turn at a time"
-        while self._waiting:
-            source, turns = next(iter(self._waiting.items()))
+        assert self._is_busy, "one handshake has its turn at a time"
+        while self._queue:
+            source, turns = next(iter(self._queue.items()))
             turn = turns.popleft()
-            del self._waiting[source]
+            del self._queue[source]
             if turns:
-                self._waiting[source] = turns  # behind all others
+                self._queue[source] = turns  # behind all others
             if not turn.done():
                 turn.set_result(None)
                 self._loop.call_soon(self._next)
                 return
-        self._is_taken = False
+        self._is_busy = False  # a handshake has this turn of the event loop
 
     async def _whole_hello(self, connection: socket.socket) -> None:
         needed = 1

@@ -1,11 +1,12 @@
-"""Finds out whether a peer hung up while its socket is not read: the loop does not report that.
+"""Tells whether a peer has closed a connection whose reading is paused.
 
 ::
 
-      ESTABLISHED ── FIN ──▶ FINISHED   it sends no more; what it sent before is still to be read
-           ╰────── RST, or the system gave it up ──▶ BROKEN   nothing reaches it either
+      ESTABLISHED ── FIN ──▶ FINISHED   the peer sends no more; its last bytes may be unread
+           ╰────── RST, or a timeout of the system ──▶ BROKEN   the peer receives nothing either
 
-A loop that does not read a socket does not watch it, so whoever paused reading must ask.
+While reading is paused the event loop does not watch the socket and does not report the close, so
+the code that paused reading must poll.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ _BROKEN: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def peer_state(transport: asyncio.Transport | None) -> int:
-    """Return ``ESTABLISHED``, ``FINISHED`` or ``BROKEN``, without reading anything."""
+    """Return ``ESTABLISHED``, ``FINISHED`` or ``BROKEN``, without reading from the socket.
+
+    A transport that is None or closed counts as ESTABLISHED: its close was reported already.
+    """
     if transport is None:
-        return ESTABLISHED  # its user was told
+        return ESTABLISHED
     connection = transport.get_extra_info("socket")
     if connection is None or connection.fileno() < 0:
         return ESTABLISHED

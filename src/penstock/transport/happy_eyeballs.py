@@ -1,12 +1,12 @@
-"""One TCP connection to a name with several addresses: the first that answers (RFC 8305).
+"""One TCP connection to a name with several addresses, to the first that answers (RFC 8305).
 
 ::
 
       addresses, families in turn:   v6 ───────────────▶ no answer …
-                                     ├ 250 ms ─▶ v4 ──▶ connected: the others are given up
-                                     ╰ refused: the next begins at once
+                                     ├ 250 ms ─▶ v4 ──▶ connected: the other attempts are cancelled
+                                     ╰ refused: the next attempt begins at once
 
-A host whose IPv6 leads nowhere costs a quarter of a second, and not the time-out.
+A host whose IPv6 address does not answer costs a quarter of a second, and not the whole timeout.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Final
 from penstock.transport.name_lookup import SocketAddress, look_up
 
 ATTEMPT_DELAY_S: Final = 0.25
-"""Time from one attempt to the next beside it, in seconds: RFC 8305 section 5."""
+"""Time from the begin of one attempt to the next, in seconds (RFC 8305 section 5)."""
 
 
 def interleave_families(addresses: list[SocketAddress]) -> list[SocketAddress]:
-    """Return ``addresses`` with the families taking turns, the first one's first (section 4)."""
+    """Return ``addresses`` with the families alternating, beginning with the family of the first
+    address (RFC 8305 section 4)."""
     by_family: dict[int, deque[SocketAddress]] = {}
     for address in addresses:
         by_family.setdefault(address.family, deque()).append(address)
@@ -34,10 +35,10 @@ def interleave_families(addresses: list[SocketAddress]) -> list[SocketAddress]:
 
 
 async def connect(host: str, port: int) -> socket.socket:
-    """Look ``host`` up and return a connected socket, that does not block; the caller closes it.
+    """Look ``host`` up and return a connected non-blocking socket, which the caller closes.
 
     Raises:
-        OSError: there is no such name, or no server answers: the error of the first address.
+        OSError: the name does not exist, or no address answers: the error of the first address.
         ValueError: ``host`` is no host name.
     """
     waiting = deque(interleave_families(await look_up(host, port)))
@@ -59,7 +60,7 @@ async def connect(host: str, port: int) -> socket.socket:
                     winner = attempt.result()
                     return winner
     finally:
-        await _give_up(attempts, winner)
+        await _cancel(attempts, winner)
     raise _failure_of(attempts, host)
 
 
@@ -75,10 +76,11 @@ async def _attempt(place: SocketAddress) -> socket.socket:
     return connecting
 
 
-async def _give_up(
+async def _cancel(
     attempts: list[asyncio.Task[socket.socket]], winner: socket.socket | None
 ) -> None:
-    """End attempts under way, and close all sockets but the winner's; all, if this is cancelled."""
+    """Cancel attempts under way, and close all sockets except the winner's; if this call is
+    cancelled, close the winner's too."""
 
     def close(ended: asyncio.Task[socket.socket]) -> None:
         if not ended.cancelled() and ended.exception() is None and ended.result() is not winner:

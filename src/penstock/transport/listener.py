@@ -1,4 +1,4 @@
-"""A listener of the settings, opened: its sockets, its certificates, its bounds, its wires."""
+"""An open listener: its listening sockets, certificates and limits, and the wires it makes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss", "unix
 
 @final
 class ListeningSockets:
-    """The listening sockets of a listener, while none accepts connections on them.
+    """The listening sockets of a listener while no listener accepts connections on them.
 
-    They are open: the system keeps connections that come meanwhile, and their first bytes, until
-    the listener that gets them accepts them (1,024 for each socket, see ``tcp.BACKLOG``).
+    The sockets are open: the system queues new connections and their first bytes until the next
+    listener accepts them (1,024 for each socket, see ``tcp.BACKLOG``).
 
     Args:
-        bind: the address of the settings that they were opened for.
+        bind: the address of the settings for which the sockets were opened.
         sockets: the listening sockets.
         file: the file of a Unix socket; None for TCP.
     """
@@ -53,7 +53,7 @@ class ListeningSockets:
         self.file = file
 
     def close(self) -> None:
-        """Close them: nobody will accept on them. The connections that they keep are reset."""
+        """Close the sockets; connections that the system has queued are reset."""
         for listening in self.sockets:
             listening.close()
         if self.file is not None:
@@ -75,7 +75,7 @@ class OpenListener:
     ) -> None:
         self.name = name
         self.urls: list[str] = []
-        """The URLs at which it can be reached, one for each socket."""
+        """The URLs of the listener, one for each socket."""
         self._settings = settings
         self._accept = accept
         self._certificates = certificates
@@ -91,10 +91,10 @@ class OpenListener:
         self._networks = _networks(settings.proxy_networks)
         self._acceptors: list[Acceptor] = []
         self._file: UnixSocket | None = None
-        self._changed = asyncio.Event()  # other settings are in use
+        self._settings_changed = asyncio.Event()
 
     async def open(self, inherited: ListeningSockets | None = None) -> None:
-        """Listen, on the sockets of a listener before this one where they are given.
+        """Listen, on ``inherited`` sockets of an earlier listener if they have the same address.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -118,31 +118,31 @@ class OpenListener:
         else:
             sockets = await bind_tcp(self.name, bind, user_timeout_s)
         for listening in sockets:
-            shown = Address(bind.host, listening.getsockname()[1])
+            address = Address(bind.host, listening.getsockname()[1])
             path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
-            self._listen(listening, f"{shown}{path}")
+            self._listen(listening, f"{address}{path}")
 
     @property
     def refused(self) -> int:
-        """Connections that found no slot, since the start."""
+        """The number of connections that were closed because of a limit, since the start."""
         return self._admission.refused
 
     @property
     def connections(self) -> int:
-        """Connections that are open now."""
-        return self._admission.open
+        """The number of open connections."""
+        return self._admission.open_count
 
     def close(self) -> None:
-        """Listen no more; connections that stand are untouched."""
+        """Stop listening; open connections stay open."""
         for acceptor in self._acceptors:
             acceptor.close()
         if self._file is not None:
             self._file.remove()
 
     def detach(self) -> ListeningSockets:
-        """Accept nothing more, and return the sockets, which stay open, for another listener.
+        """Stop accepting, and return the listening sockets, which stay open for another listener.
 
-        Connections that stand are untouched; those that are still being opened end.
+        Open connections stay open; those that are still being opened are closed.
         """
         sockets = [acceptor.detach() for acceptor in self._acceptors]
         self._acceptors.clear()
@@ -152,11 +152,8 @@ class OpenListener:
     def apply_settings(
         self, settings: Listener, accept: Accept, certificates: Certificates | None
     ) -> None:
-        """Take other settings, and certificates that were read again, for connections accepted
-        from now on.
-
-        The address and the kind of transport must be as they were.
-        """
+        """Use other settings, and certificates that were read again, for connections accepted from
+        now on. The address and the kind of transport must not differ."""
         assert (settings.kind, settings.bind) == (self._settings.kind, self._settings.bind), (
             "another address is another listener"
         )
@@ -165,7 +162,7 @@ class OpenListener:
         self._certificates = certificates
         self._admission.max_connections = settings.max_connections
         self._admission.per_address_max = settings.connections_per_address_max
-        self._bucket.refill_at(settings.connections_per_s_max)
+        self._bucket.set_rate(settings.connections_per_s_max)
         self._exempt = _networks(settings.connections_per_address_exempt)
         self._networks = _networks(settings.proxy_networks)
         for acceptor in self._acceptors:
@@ -173,16 +170,16 @@ class OpenListener:
             acceptor.connect_timeout_s = settings.connect_timeout_s
             if self._file is None:
                 set_user_timeout(acceptor.listening, _user_timeout_s(settings))
-        self._changed.set()
+        self._settings_changed.set()
 
     async def watch(self) -> None:
         """Read the certificates again whenever they have changed, until cancelled."""
         while self._certificates is not None:
-            every_s = self._settings.certificates_check_s
-            self._changed.clear()
+            interval_s = self._settings.certificates_check_s
+            self._settings_changed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every_s or None):
-                    await self._changed.wait()
+                async with asyncio.timeout(interval_s or None):
+                    await self._settings_changed.wait()
                     continue
             try:
                 if await asyncio.to_thread(self._certificates.reload_if_changed):
@@ -204,8 +201,8 @@ class OpenListener:
                 self._admission,
                 self._bucket,
                 settings.connect_timeout_s,
-                self._wire,
-                self._context,
+                self._make_wire,
+                self._get_context,
                 None if settings.proxy_protocol == "off" else self._read_proxy_header,
                 self._refusals,
                 self._exempt,
@@ -213,10 +210,10 @@ class OpenListener:
             )
         )
 
-    def _context(self) -> ssl.SSLContext | None:
+    def _get_context(self) -> ssl.SSLContext | None:
         return None if self._certificates is None else self._certificates.context
 
-    def _wire(self, peer: str, slot: ConnectionSlot) -> StreamWire:
+    def _make_wire(self, peer: str, slot: ConnectionSlot) -> StreamWire:
         settings = self._settings
         if settings.kind in ("ws", "wss"):
             return WebSocketWire(peer, self.name, settings, self._accept, slot, self._refusals)
@@ -226,7 +223,12 @@ class OpenListener:
     # -- PROXY protocol ----------------------------------------------------------------
 
     async def _read_proxy_header(self, connection: socket.socket, peer: str) -> ConnectionOrigin:
-        """Return the client's address as the load balancer reports it."""
+        """Return the client's address from the PROXY header of the load balancer.
+
+        Raises:
+            ConnectionRefusedError: the peer may send no header, or its header is malformed.
+            OSError: the connection was closed.
+        """
         if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
             if not self._settings.proxy_networks_only:
                 return ConnectionOrigin(peer)
@@ -234,7 +236,7 @@ class OpenListener:
         header = ProxyHeader(self._settings.proxy_protocol)
         loop = asyncio.get_running_loop()
         while not header.is_complete:
-            data = await loop.sock_recv(connection, header.wanted())
+            data = await loop.sock_recv(connection, header.bytes_needed())
             if not data:
                 raise ConnectionResetError("it left before its PROXY header was complete")
             try:
@@ -266,19 +268,19 @@ async def open_listener(
     relay: Relay | None = None,
     inherited: ListeningSockets | None = None,
 ) -> OpenListener:
-    """Accept connections as a listener's settings say.
+    """Open a listener and return it; it accepts connections from now on.
 
     Args:
-        name: name of the listener, for logs.
+        name: the name of the listener, for logs.
         settings: its settings.
-        accept: makes the user of each connection that speaks MQTT.
-        descriptors: shared by all listeners.
-        relay: takes connections over before TLS; None for none.
-        inherited: the sockets of a listener of this name that was detached. They are used if the
-            address is the same, and else closed.
+        accept: makes the endpoint of each connection that speaks MQTT.
+        descriptors: the count of connections, shared by all listeners.
+        relay: relays connections before TLS; None if none are relayed.
+        inherited: the sockets of a detached listener of the same name; they are used if the address
+            is the same, and closed if not.
 
     Raises:
-        ConfigError: its address cannot be listened on, or its certificates cannot be used;
+        ConfigError: the address cannot be listened on, or the certificates cannot be used;
             ``inherited`` is closed then.
     """
     try:

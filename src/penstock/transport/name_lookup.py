@@ -1,16 +1,16 @@
-"""Name look-ups that delay nothing: not each other, not other work, not an exit.
+"""Name look-ups that delay neither each other nor other work nor the exit of the process.
 
 ::
 
-      name ─▶ a look-up under way? ── yes ─▶ wait for that one
+      name ─▶ a look-up under way? ── yes ─▶ wait for its answer
                  ╰─ no ─▶ a thread of its own ─▶ answer ─▶ all callers that still wait
                               ╰── no answer: the callers' deadlines end their wait, not the thread
 
-``getaddrinfo`` blocks, for as long as the system's resolver likes (tens of seconds where a name
-server is gone), and cannot be cancelled. In the loop's own pool of threads a few such names take
-all threads, so that other names, and all else that runs there, wait; and the end of the loop waits
-for them. Here each name has a daemon thread: the exit does not join it. One look-up of a name
-serves all callers, so that dialling again and again starts no second thread.
+``getaddrinfo`` blocks until the system's resolver answers (tens of seconds if a name server does
+not respond), and cannot be cancelled. In the event loop's thread pool a few such names would occupy
+all threads, so that other names and other work wait; and closing the loop waits for them. Here each
+name has a daemon thread, which an exit does not join. One look-up of a name serves all callers, so
+that repeated dialling starts no second thread.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ import threading
 from typing import Final, NamedTuple
 
 LOOK_UPS_MAX: Final = 256
-"""Look-ups at a time in this process: a bridge or a client has few names. Beyond it a look-up
-fails at once."""
+"""Largest number of look-ups at a time in this process; a further look-up fails at once."""
 
 
 class SocketAddress(NamedTuple):
-    """An address to connect to, with its family, as a socket takes both."""
+    """An address family and an address, in the form that ``socket.connect`` takes."""
 
     family: int
     address: tuple[str | bytes | int, ...]
@@ -35,7 +34,7 @@ class SocketAddress(NamedTuple):
 
 _Key = tuple[asyncio.AbstractEventLoop, str, int]
 
-# Touched in the loop's thread only.
+# Only used in the event loop's thread.
 _under_way: dict[_Key, asyncio.Future[list[SocketAddress]]] = {}
 
 
@@ -46,7 +45,8 @@ async def look_up(host: str, port: int) -> list[SocketAddress]:
     by the caller (``asyncio.timeout``).
 
     Raises:
-        OSError: there is no such name, no name server answered, or too many look-ups are under way.
+        OSError: the name does not exist, no name server answered, or too many look-ups are under
+            way.
         ValueError: ``host`` is no host name.
     """
     numeric = _numeric(host, port)
@@ -60,13 +60,13 @@ async def look_up(host: str, port: int) -> list[SocketAddress]:
             raise OSError(f"{len(_under_way)} name look-ups wait for an answer already")
         answer = loop.create_future()
         thread = threading.Thread(
-            target=_ask, args=(loop, host, port, answer), name=f"look-up {host}", daemon=True
+            target=_resolve, args=(loop, host, port, answer), name=f"look-up {host}", daemon=True
         )
         try:
             thread.start()
         except RuntimeError as error:  # the system gives no more threads
             raise OSError(f"{host} cannot be looked up: {error}") from error
-        _under_way[key] = answer  # only now: a look-up without a thread has no end
+        _under_way[key] = answer  # after the thread has started, which may fail
         answer.add_done_callback(lambda done: _forget(key, done))
     return await asyncio.shield(answer)
 
@@ -83,13 +83,13 @@ def _numeric(host: str, port: int) -> SocketAddress | None:
     return SocketAddress(socket.AF_INET6, (host, port, 0, 0))
 
 
-def _ask(
+def _resolve(
     loop: asyncio.AbstractEventLoop,
     host: str,
     port: int,
     answer: asyncio.Future[list[SocketAddress]],
 ) -> None:
-    """Ask the system, in a thread of its own, and hand the answer to the loop."""
+    """Ask the system's resolver, in a thread of its own, and pass the answer to the loop."""
     found: list[SocketAddress] = []
     failure: Exception | None = None
     try:
@@ -121,4 +121,4 @@ def _set_result(
 def _forget(key: _Key, done: asyncio.Future[list[SocketAddress]]) -> None:
     _under_way.pop(key, None)
     if not done.cancelled():
-        done.exception()  # the callers may have gone: it is no "never retrieved"
+        done.exception()  # the callers may be gone: asyncio logs no "never retrieved"

@@ -1,15 +1,16 @@
-"""The PROXY protocol, versions 1 and 2: a load balancer tells the address of its client.
+"""The PROXY protocol, versions 1 and 2: the header in which a load balancer sends its client's
+address.
 
-A pure parser of the header (HAProxy, "The PROXY protocol", 2.2 and 2.3), which stands before the
+A pure parser of the header (HAProxy, "The PROXY protocol", 2.2 and 2.3), which comes before the
 first byte of TLS or MQTT, and the header that a standby writes when it relays::
 
     v1   PROXY TCP4 192.0.2.7 10.0.0.1 51234 1883\\r\\n        at most 107 bytes
     v2   12 bytes of signature, version and command, family, length, addresses, extensions
 
-``wanted`` says how many bytes may be read next without taking any of what follows.
+``bytes_needed`` returns how many bytes may be read next without reading beyond the header.
 
 A standby adds an extension of its own: a standby that receives it does not relay the connection
-again, so that two that take each other for the primary do not relay in a circle.
+again, so that two standbys that take each other for the primary do not relay in a circle.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TCP6: Final = 0x21
 _IPV4: Final = struct.Struct("!4s4sHH")
 _IPV6: Final = struct.Struct("!16s16sHH")
 _EXTENSION: Final = struct.Struct("!BH")  # type and length
-_RELAYED: Final = 0xE0  # the first type that is free for custom use
+_RELAYED: Final = 0xE0  # first type for custom use
 _RELAYED_BY: Final = b"penstock standby"
 
 
@@ -42,10 +43,10 @@ class ProxyHeaderError(ValueError):
 
 @final
 class ProxyHeader:
-    """One header as it arrives.
+    """An incremental parser of one header.
 
     Args:
-        version: "v1", "v2" or "any".
+        version: the accepted version: "v1", "v2" or "any".
     """
 
     def __init__(self, version: str) -> None:
@@ -53,13 +54,13 @@ class ProxyHeader:
         self._data = b""
         self.is_complete = False
         self.source: str | None = None
-        """The client's HOST:PORT; None where the load balancer speaks for itself or does not
-        know (LOCAL, UNKNOWN, other families)."""
+        """The client's HOST:PORT; None if the header has no client address (LOCAL, UNKNOWN, other
+        address families)."""
         self.is_relayed = False
-        """True if a standby of a cluster wrote it."""
+        """True if a standby of a cluster wrote the header."""
 
-    def wanted(self) -> int:
-        """Return how many bytes may be read next, at least 1; 0 once it is complete."""
+    def bytes_needed(self) -> int:
+        """Return how many bytes may be read next, at least 1; 0 once the header is complete."""
         data = self._data
         if self.is_complete:
             return 0
@@ -72,12 +73,13 @@ class ProxyHeader:
         return _V2_HEAD_BYTES + int.from_bytes(data[14:16]) - len(data)
 
     def feed(self, data: bytes) -> None:
-        """Take at most ``wanted`` bytes.
+        """Parse at most ``bytes_needed`` bytes.
 
         Raises:
-            ProxyHeaderError: the bytes are no PROXY header, a malformed one, or of another version.
+            ProxyHeaderError: the bytes are no PROXY header of the accepted version, or a malformed
+                one.
         """
-        assert len(data) <= self.wanted(), "what follows the header is not of it"
+        assert len(data) <= self.bytes_needed(), "nothing is read beyond the header"
         self._data += data
         if self._data.startswith(_SIGNATURE[: len(self._data)]) and self._version != "v1":
             self._feed_v2()
@@ -104,7 +106,7 @@ class ProxyHeader:
             return
         if len(words) != 6 or words[1] not in ("TCP4", "TCP6"):
             raise ProxyHeaderError("its line has another form than PROXY TCP4|TCP6 and addresses")
-        if "%" in words[2] or "%" in words[3]:  # what Python takes behind it may be any text
+        if "%" in words[2] or "%" in words[3]:  # Python accepts any text after it
             raise ProxyHeaderError("its address has a zone")
         kind = ipaddress.IPv4Address if words[1] == "TCP4" else ipaddress.IPv6Address
         try:
@@ -150,8 +152,9 @@ def relayed_header(source: str, destination: str) -> bytes:
     """Return the header of version 2 with which a standby relays a connection.
 
     Args:
-        source: the client's name, as the shell has it; one without an IP address is not passed on.
-        destination: HOST:PORT at which the standby accepted it.
+        source: the name of the client as ``peer_name`` returns it; a name without an IP address is
+            left out of the header.
+        destination: HOST:PORT at which the standby accepted the connection.
     """
     mark = _EXTENSION.pack(_RELAYED, len(_RELAYED_BY)) + _RELAYED_BY
     client, own = ip_of(source), ip_of(destination)
@@ -172,7 +175,7 @@ def _v2(command: int, family: int, body: bytes) -> bytes:
 
 
 def _has_mark(extensions: bytes) -> bool:
-    """Return whether a standby's extension is among ``extensions``; malformed ones have none."""
+    """Return whether a standby's extension is among ``extensions``; False if they are malformed."""
     position = 0
     while position + _EXTENSION.size <= len(extensions):
         kind, length = _EXTENSION.unpack_from(extensions, position)

@@ -1,7 +1,7 @@
-"""Log which connections failed in their first steps to a listener, and why.
+"""Logs connections that a listener refused before MQTT, with the reason.
 
-Open ports are knocked at all day, and a fleet whose certificates have expired knocks a hundred
-times a second. So each reason is one line in a while, with the number of those like it.
+An open port is scanned all day, and a fleet whose certificates have expired connects a hundred
+times a second. So each reason is logged once in a while, with the number of similar refusals.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ logger = get_logger(__name__)
 
 @final
 class Refusals:
-    """The refusals of one listener.
+    """Logs the refusals of one listener.
 
     Args:
-        listener: its name.
+        listener: the name of the listener.
     """
 
     def __init__(self, listener: str) -> None:
         self._listener = listener
         self._limiter = RepeatLimiter()
 
-    def note(self, peer: str, why: str) -> None:
-        """Log that ``peer`` was refused; the part of ``why`` before a colon is the reason."""
+    def log_refusal(self, peer: str, why: str) -> None:
+        """Log that ``peer`` was refused; refusals with equal text before a colon in ``why`` are
+        logged as similar."""
         log_limited(
             logger,
             logging.INFO,

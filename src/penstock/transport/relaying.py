@@ -1,18 +1,18 @@
-"""Relays connections as they come: bytes both ways, and nothing read of them.
+"""Relays connections to another machine: bytes in both directions, without parsing them.
 
 ::
 
       client ═══════ accepted socket │ relay │ dialled socket ═══════ another machine
-                          its bytes ────────▶ a PROXY header of version 2, then its bytes
-                          its end   ────────▶ the end of the stream
-                  it does not read  ◀──────── the other is not read: 64 KiB wait here at most
-                  both have ended, or one is gone ──▶ both are closed
+                       client sends ────────▶ a PROXY header of version 2, then the client's bytes
+               client sends its end ────────▶ the end of the stream
+               client does not read ◀──────── the machine is not read: 64 KiB are buffered at most
+                  both sent their end, or one is closed ──▶ both are closed
 
-TLS, WebSocket and MQTT are the business of the two ends, so a client keeps its certificate and its
-checks of the server's. Where the other machine cannot be reached nothing was read yet, and the
-connection can still be answered by whoever accepted it.
+TLS, WebSocket and MQTT are between client and machine, so the machine verifies the client's
+certificate, and the client that of the machine. If the machine cannot be reached, nothing was read
+of the connection yet, and the acceptor can still open it as any other.
 
-All reads go into one buffer: what was read is written on, or kept, before the next read.
+All reads use one buffer: bytes that were read are written, or copied, before the next read.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ logger = get_logger(__name__)
 
 READ_BYTES_MAX: Final = 65_536
 BUFFER_BYTES_MAX: Final = 65_536
-"""Bytes that one side has not taken yet above which the other is not read; one more read may come
-on top."""
+"""Unsent bytes to one side above which the other side is not read; one more read may be added."""
 
-LOOK_S: Final = 1.0
-"""Time between two looks for connections that are dead, or lead to the wrong machine."""
+CHECK_INTERVAL_S: Final = 1.0
+"""Time in seconds between two checks for broken connections and for a wrong destination."""
 
 
 @final
@@ -49,12 +48,12 @@ class _Side(asyncio.BufferedProtocol):
 
     def __init__(self, pair: RelayedConnection, buffer: memoryview) -> None:
         self.transport: asyncio.Transport | None = None
-        self.is_gone = False
+        self.is_lost = False  # the connection is closed
         self.is_reading = True
         self.has_ended = False  # its peer sends no more
         self._pair = pair
         self._buffer = buffer
-        self._early = b""  # read before the other side was there
+        self._early_bytes = b""  # read before the other side was connected
         self._abort: asyncio.TimerHandle | None = None
 
     @property
@@ -63,20 +62,20 @@ class _Side(asyncio.BufferedProtocol):
         return pair.primary if self is pair.client else pair.client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start, with the bytes that the other side has read already."""
+        """Start reading, and write the bytes that the other side has read already."""
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         if self._pair.is_over:
             stream.abort()
             return
         self.transport = stream
         stream.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
-        self._other.hand_over_early_bytes()
+        self._other.flush_early_bytes()
 
-    def hand_over_early_bytes(self) -> None:
-        """Pass on the bytes that were read before the other side was there, and read again."""
-        early, self._early = self._early, b""
-        if early:
-            self._other.write(early)
+    def flush_early_bytes(self) -> None:
+        """Pass on the bytes that were read before the other side was connected; resume reading."""
+        early_bytes, self._early_bytes = self._early_bytes, b""
+        if early_bytes:
+            self._other.write(early_bytes)
             self.resume_reading()
         if self.has_ended:
             self._other.end()
@@ -87,12 +86,12 @@ class _Side(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass bytes on."""
+        """Write the bytes to the other side."""
         data = bytes(self._buffer[:nbytes])
         if self._other.transport is not None:
             self._other.write(data)
-        elif not self._other.is_gone:
-            self._early += data
+        elif not self._other.is_lost:
+            self._early_bytes += data
             self.pause_reading()
 
     def eof_received(self) -> bool:
@@ -105,23 +104,23 @@ class _Side(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Read no more of the other side: this side does not take its bytes."""
+        """Stop reading the other side: this side's write buffer is full."""
         self._other.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read the other side again."""
+        """Resume reading the other side."""
         self._other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the other side, once it has taken the bytes sent to it."""
+        """Close the other side, once it has read the bytes sent to it."""
         del exc
-        self.is_gone = True
+        self.is_lost = True
         self.transport = None
         if self._abort is not None:
             self._abort.cancel()
-        self._pair.lost()
+        self._pair.close_after_loss()
 
-    # -- what the other side asks for --------------------------------------------------
+    # -- called by the other side ------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         """Send ``data``, or buffer it."""
@@ -129,18 +128,18 @@ class _Side(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     def end(self) -> None:
-        """Send the end of the stream behind the written bytes."""
+        """Send the end of the stream after the written bytes."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write_eof()
 
     def pause_reading(self) -> None:
-        """Read nothing."""
+        """Stop reading."""
         if self.transport is not None and self.is_reading and not self.has_ended:
             self.is_reading = False
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self.transport is not None and not self.is_reading and not self.has_ended:
             self.is_reading = True
             self.transport.resume_reading()
@@ -158,46 +157,46 @@ class _Side(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def is_dead(self) -> bool:
-        """Return whether the connection broke while it was not read."""
+        """Return whether the connection broke while its reading was paused."""
         if self.is_reading and not self.has_ended:
-            return False  # the loop reports it
+            return False  # the event loop reports it
         return peer_state(self.transport) == BROKEN
 
 
 @final
 class RelayedConnection:
-    """A client and the other machine.
+    """The two sockets of one relayed connection.
 
     Args:
-        leads_to: the other machine.
-        slot: of the client among the listener's connections.
-        buffer: for reading, common to all.
-        ended: called once both sockets are gone.
+        destination: the address of the other machine.
+        slot: the slot of the client's connection.
+        buffer: the read buffer, shared by all relayed connections.
+        on_end: called once both sockets are closed.
     """
 
     def __init__(
         self,
-        leads_to: Address,
+        destination: Address,
         slot: ConnectionSlot,
         buffer: memoryview,
-        ended: Callable[[RelayedConnection], None],
+        on_end: Callable[[RelayedConnection], None],
     ) -> None:
-        self.leads_to = leads_to
+        self.destination = destination
         self.is_over = False
         self.client = _Side(self, buffer)
         self.primary = _Side(self, buffer)
         self._slot = slot
-        self._ended = ended
+        self._on_end = on_end
 
-    def lost(self) -> None:
-        """Note that one of the sockets is gone: the other one follows."""
+    def close_after_loss(self) -> None:
+        """Close the other socket after one is closed; release the slot once both are."""
         self.close()
         if self.client.transport is None and self.primary.transport is None:
             self._slot.release()
-            self._ended(self)
+            self._on_end(self)
 
     def close(self) -> None:
-        """Close both sides, once they have taken the bytes sent to them."""
+        """Close both sides, once they have read the bytes sent to them."""
         self.is_over = True
         self.client.close()
         self.primary.close()
@@ -214,16 +213,16 @@ class Relaying:
     """The relayed connections of one process.
 
     Args:
-        user_timeout_s: how long the other machine may leave bytes unacknowledged, see
-            ``tcp.set_keepalive``; 0 = the system's own patience.
+        user_timeout_s: time in seconds for which the other machine may leave bytes
+            unacknowledged, see ``tcp.set_keepalive``; 0 = the system's default.
     """
 
     def __init__(self, user_timeout_s: float = 0.0) -> None:
         self.relayed = 0
-        """Connections that were relayed, since the start."""
+        """Number of connections that were relayed, since the start."""
         self.failed = 0
-        """Connections for which the other machine was not reached, since the start; counted by
-        whoever tries."""
+        """Number of connections for which the other machine was not reached, since the start; the
+        caller of ``relay`` counts them."""
         self._user_timeout_s = user_timeout_s
         self._open: set[RelayedConnection] = set()
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
@@ -232,8 +231,8 @@ class Relaying:
         self._closed = False
 
     @property
-    def open(self) -> int:
-        """Connections that are relayed now."""
+    def open_count(self) -> int:
+        """The number of connections that are relayed now."""
         return len(self._open)
 
     async def relay(
@@ -241,30 +240,36 @@ class Relaying:
         connection: socket.socket,
         peer: str,
         slot: ConnectionSlot,
-        to: Address,
-        within_s: float,
+        destination: Address,
+        timeout_s: float,
     ) -> bool:
-        """Take an accepted connection over.
+        """Connect to another machine and relay an accepted connection to it.
 
         Args:
-            connection: not blocking, and not read yet.
+            connection: the accepted socket, non-blocking, of which nothing was read.
             peer: the client's name, for the PROXY header.
-            slot: given back when the connection is gone, if it was taken over.
-            to: the other machine.
-            within_s: time for reaching it, in seconds.
+            slot: the connection's slot; if the connection is relayed, it is released at its end.
+            destination: the address of the other machine.
+            timeout_s: time limit for connecting to it, in seconds.
 
         Returns:
-            Whether it was taken over; if not, the other machine was not reached, and nothing of the
-            connection has been read.
+            True if the connection is relayed; False if the other machine was not reached, and
+            nothing was read of the connection.
         """
         try:
-            async with asyncio.timeout(within_s):
-                dialled = await connect(to.host, to.port)
+            async with asyncio.timeout(timeout_s):
+                dialled = await connect(destination.host, destination.port)
         except (OSError, ValueError) as error:
             why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-            key = f"relay to {to}"
-            text = "clients cannot be relayed to the primary at %s: %s"
-            warn_limited(logger, self._limiter, self._loop.time(), key, text, to, Sentence(why))
+            warn_limited(
+                logger,
+                self._limiter,
+                self._loop.time(),
+                f"relay to {destination}",
+                "clients cannot be relayed to the primary at %s: %s",
+                destination,
+                Sentence(why),
+            )
             return False
         if self._closed:
             dialled.close()
@@ -273,7 +278,7 @@ class Relaying:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         own = peer_name(connection, connection.getsockname())
-        pair = RelayedConnection(to, slot, self._buffer, self._open.discard)
+        pair = RelayedConnection(destination, slot, self._buffer, self._open.discard)
         self._open.add(pair)
         self.relayed += 1
         joining = self._loop.create_task(
@@ -302,21 +307,21 @@ class Relaying:
             self._open.discard(pair)
             raise
 
-    async def watch(self, leads_to: Callable[[RelayedConnection], bool]) -> None:
+    async def watch(self, leads_to_primary: Callable[[RelayedConnection], bool]) -> None:
         """Close connections that broke while they were not read, and connections to a machine that
         is no longer the primary, until cancelled.
 
         Args:
-            leads_to: returns whether a connection still leads to where it should.
+            leads_to_primary: returns whether a connection leads to the present primary.
         """
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             for pair in list(self._open):
-                if pair.client.is_dead() or pair.primary.is_dead() or not leads_to(pair):
+                if pair.client.is_dead() or pair.primary.is_dead() or not leads_to_primary(pair):
                     pair.abort()
 
     def close(self) -> None:
-        """Close all connections at once, and take no more."""
+        """Close all connections at once, and relay no more."""
         self._closed = True
         for pair in list(self._open):
             pair.abort()

@@ -1,20 +1,20 @@
-"""A port kept for a program that listens there later, or again after it was away for a moment.
+"""A port reserved for a program that listens there later, or again after a restart.
 
-Between two starts of a program no socket listens at its port, and where the port is one that the
-system hands out by itself (for a bind of port 0, or for an outgoing connection), another program
-may be given it then, and keep it. So a socket is bound there and never listens:
+Between two starts of a program no socket listens at its port. If the port is in the range from
+which the system assigns ports (for a bind of port 0, or for an outgoing connection), another
+program may get it then, and keep it. So a socket is bound to the port and never listens:
 
 ========================== ===========================================
-another program            while the port is held
+another program            while the port is reserved
 ========================== ===========================================
-binds port 0, or goes out  is given another one
+binds port 0, or connects  gets another port
 binds it with SO_REUSEADDR may, and may listen, unless another does
 binds it without           is refused
 connects to it             is refused, unless a program listens
 ========================== ===========================================
 
-So Linux does it (socket(7), ``SO_REUSEADDR``); elsewhere a socket bound with that option is in the
-way of another, so that the port is chosen and not held, as other programs do.
+This is the behaviour of Linux (socket(7), ``SO_REUSEADDR``). On other systems a socket bound with
+that option keeps the program itself from binding, so there the port is chosen and not reserved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 from types import TracebackType
 from typing import Final, Self, final
 
-_CAN_HOLD: Final = sys.platform == "linux"
+_CAN_RESERVE: Final = sys.platform == "linux"
 
 
 @final
@@ -33,10 +33,11 @@ class ReservedPort:
 
     Args:
         host: an address of this machine.
-        port: 0 to 65535; 0 for one that is free.
+        port: 0 to 65535; 0 for a free port.
 
-    Raises: OSError: another socket listens there, or has bound it without SO_REUSEADDR; or the
-    address is not of this machine.
+    Raises:
+        OSError: another socket listens there, or has bound the port without SO_REUSEADDR; or the
+            address is not of this machine.
     """
 
     def __init__(self, host: str, port: int = 0) -> None:
@@ -50,7 +51,7 @@ class ReservedPort:
             raise
         self.host: Final = host
         self.port: Final[int] = self._socket.getsockname()[1]
-        if not _CAN_HOLD:
+        if not _CAN_RESERVE:
             self._socket.close()
 
     def __enter__(self) -> Self:

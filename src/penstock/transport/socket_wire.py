@@ -1,10 +1,10 @@
-"""The wire over a stream socket: TCP, TLS and Unix are the same once the connection stands.
+"""The wire over a stream socket: TCP, TLS and Unix are the same once the connection is open.
 
-One that was dialled is read into a buffer of its own: asyncio otherwise asks the system for memory
-of 256 KiB for each read, which costs more than what is read. Of connections that are accepted there
-are too many for that. Nor is it for TLS: what the peer sends last, and is longer than the buffer,
-asyncio's TLS drops when the connection ends (``_do_read__buffered`` and ``_do_flush`` in its
-sslproto.py). uvloop does not ask for the buffer.
+A dialled connection without TLS reads into a buffer of its own: asyncio otherwise allocates 256 KiB
+for each read, which costs more than the read. Accepted connections are too many for a buffer each.
+Connections with TLS have no such buffer, because asyncio's TLS drops the last bytes of the peer if
+they are longer than the buffer (``_do_read__buffered`` and ``_do_flush`` in its sslproto.py).
+uvloop does not use the buffer.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
 
-_READ_BYTES_MAX: Final = 65_536  # at once, of one that was dialled
+_READ_BYTES_MAX: Final = 65_536  # of a dialled connection
 
-CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its farewell
+CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its last bytes
 
 
 class SocketWire(StreamWire):
-    """One connection.
+    """The wire of one connection over TCP, TLS or a Unix socket.
 
     Args:
-        peer: the other side, for logs.
-        listener: name of the listener.
-        accept: makes the user of the wire.
-        slot: among the listener's connections, given back when this one is gone; None for one
-            that was dialled.
-        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
+        peer: the name of the peer, for logs.
+        listener: the name of the listener.
+        accept: makes the endpoint of the wire.
+        slot: the connection's slot, released when the connection is closed; None if it was dialled.
+        write_buffer_bytes_max: unsent bytes above which the endpoint must pause writing.
     """
 
     def __init__(
@@ -56,8 +55,8 @@ class SocketWire(StreamWire):
     # -- asyncio's side ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start: the connection stands, and with TLS its handshake is done."""
-        assert self._endpoint is None, "a wire has one user"
+        """Make the endpoint: the connection is open, and with TLS its handshake is done."""
+        assert self._endpoint is None, "a wire has one endpoint"
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
@@ -65,22 +64,22 @@ class SocketWire(StreamWire):
         self._endpoint = self._accept(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on bytes that arrived."""
+        """Pass bytes that arrived to the endpoint."""
         assert self._endpoint is not None
-        self._endpoint.received(data)
+        self._endpoint.data_received(data)
 
     def pause_writing(self) -> None:
-        """Report that the write buffer is full."""
+        """Tell the endpoint that the write buffer is full."""
         assert self._endpoint is not None
-        self._endpoint.congested()
+        self._endpoint.pause_writing()
 
     def resume_writing(self) -> None:
-        """Report that the write buffer has room again."""
+        """Tell the endpoint that the write buffer has room again."""
         assert self._endpoint is not None
-        self._endpoint.writable()
+        self._endpoint.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the connection is gone."""
+        """Tell the endpoint that the connection is closed, and release the slot."""
         endpoint = self._endpoint
         if self._abort is not None:
             self._abort.cancel()
@@ -89,7 +88,7 @@ class SocketWire(StreamWire):
         if self._slot is not None:
             self._slot.release()
         if endpoint is not None:
-            endpoint.lost("connection closed by the peer" if exc is None else str(exc))
+            endpoint.connection_lost("connection closed by the peer" if exc is None else str(exc))
 
     # -- the wire ----------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class SocketWire(StreamWire):
 
 @final
 class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
-    """One connection that was dialled, without TLS; the arguments are as for ``SocketWire``."""
+    """The wire of a dialled connection without TLS; the arguments are as for ``SocketWire``."""
 
     def __init__(
         self, peer: str, listener: str, accept: Accept, write_buffer_bytes_max: int
@@ -125,6 +124,6 @@ class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on bytes that arrived."""
+        """Pass bytes that arrived to the endpoint."""
         assert self._buffer is not None
         self.data_received(bytes(self._buffer[:nbytes]))

@@ -10,25 +10,25 @@ from typing import Final
 from penstock.config.address import Address
 from penstock.errors import ConfigError
 
-BACKLOG: Final = 1024  # connections the system keeps until they are accepted
+BACKLOG: Final = 1024  # connections that the system queues until they are accepted
 
 
-KEEPALIVE_IDLE_S: Final = 60  # of silence before the system asks whether the peer is there
+KEEPALIVE_IDLE_S: Final = 60  # silence before the first keepalive probe
 KEEPALIVE_INTERVAL_S: Final = 15
-KEEPALIVE_PROBES: Final = 4  # without an answer until the connection is dead
+KEEPALIVE_PROBES: Final = 4  # unanswered probes after which the connection is dead
 
 
 async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> list[socket.socket]:
-    """Listen on an address: one socket for each that a host name stands for.
+    """Listen on an address; return one listening socket for each address of a host name.
 
     IPv4 and IPv6 do not share a socket, so 0.0.0.0 and [::] may both be listened on. With port
     0 all sockets of a host name get the same free port.
 
     Args:
-        name: name of the listener.
-        address: address to listen on.
-        user_timeout_s: how long a peer may leave what it was sent unacknowledged, or its window
-            closed, before the system ends the connection; 0 = the system's own patience.
+        name: the name of the listener.
+        address: the address to listen on.
+        user_timeout_s: time in seconds for which a peer may leave bytes unacknowledged, or its
+            window closed, before the system ends the connection; 0 = the system's default.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -58,12 +58,12 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
 
 
 def remedy(error: OSError) -> str:
-    """Return a remedy for an address that cannot be listened on, half a sentence; the caller
-    appends how to choose another address."""
+    """Return a remedy for an address that cannot be listened on, as the begin of a clause to which
+    the caller appends the setting of the address."""
     if isinstance(error, socket.gaierror):
-        return "the name stands for no address here: mend it, or choose another address"
+        return "the name has no address here: correct it, or choose another address"
     if error.errno == errno.EACCES:
-        return "ports below 1024 are the superuser's (CAP_NET_BIND_SERVICE): choose a higher port"
+        return "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher port"
     if error.errno == errno.EADDRNOTAVAIL:
         return "this machine does not have that address: choose one it has, or 0.0.0.0 for all,"
     return "is another broker running there? Stop it, or choose another address"
@@ -72,10 +72,14 @@ def remedy(error: OSError) -> str:
 def set_keepalive(stream: socket.socket, user_timeout_s: float) -> None:
     """Set TCP keepalive and user timeout, so that the system ends dead connections.
 
-    Sockets that are accepted by a listening one inherit the options.
+    Accepted sockets inherit the options of their listening socket.
 
-    A peer that vanished without a word (power, a cable, a forgotten NAT entry) is found after
-    two minutes of silence also when it asked for no MQTT keep alive.
+    A peer that vanished without closing (power, a cable, an expired NAT entry) is detected after
+    two minutes of silence, even without an MQTT keep alive.
+
+    Args:
+        stream: a listening or connected TCP socket.
+        user_timeout_s: as for ``bind_tcp``.
     """
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -86,15 +90,15 @@ def set_keepalive(stream: socket.socket, user_timeout_s: float) -> None:
 
 
 def set_user_timeout(stream: socket.socket, user_timeout_s: float) -> None:
-    """Have the system give up the peer of a connection, or the peers of connections that a
-    listening socket accepts from now on; see ``bind_tcp``."""
+    """Set TCP_USER_TIMEOUT, in seconds (see ``bind_tcp``), of a connected socket, or of the
+    connections that a listening socket accepts from now on."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = int(user_timeout_s * 1000)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 async def _resolved(address: Address) -> list[tuple[socket.AddressFamily, str]]:
-    """Return the addresses that a host stands for, each once."""
+    """Return the addresses of a host with their families, each once."""
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

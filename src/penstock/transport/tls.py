@@ -1,8 +1,8 @@
-"""TLS for a listener: its certificates, the client certificates that it accepts, and reading anew.
+"""TLS for a listener: its certificates, the client certificates that it accepts, and their reload.
 
-A context is never changed once connections use it: ``reload`` makes new ones when a file has
-changed, a reload of all settings makes new ``Certificates``, and only connections accepted from
-then on see them. Where the new files are wrong, the old stay.
+A TLS context is never changed once connections use it: ``reload`` makes new contexts when a file
+has changed, a reload of all settings makes new ``Certificates``, and only connections accepted from
+then on use them. If the new files cannot be used, the old contexts stay in use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import ConfigError
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
 
-if TYPE_CHECKING:  # a client uses this file too, and has no use for pydantic
+if TYPE_CHECKING:  # the client library uses this module, and must not import pydantic
     from penstock.config.listener import Listener
 
 _ALPN: Final = {"tls": ["mqtt"], "wss": ["http/1.1"]}
@@ -39,51 +39,52 @@ class Certificates:
     """The TLS contexts of one listener.
 
     Args:
-        name: name of the listener, for messages.
-        settings: settings of the listener.
+        name: the name of the listener, for errors.
+        settings: the settings of the listener.
 
     Raises:
-        ConfigError: a file cannot be read, or does not fit.
+        ConfigError: a file cannot be read, or a key does not belong to its certificate.
     """
 
     def __init__(self, name: str, settings: Listener) -> None:
         self._name = name
         self._settings = settings
-        self._files = self._look()
-        self._seen = self._files
+        self._files = self._file_versions()
+        self._seen_files = self._files
         self.context = self._read()
-        """For connections accepted from now on."""
+        """The TLS context for connections accepted from now on."""
 
     def reload(self) -> None:
         """Read the files again.
 
         Raises:
-            ConfigError: a file cannot be read, or does not fit; the old ones stay in use.
+            ConfigError: a file cannot be read, or a key does not belong to its certificate; the old
+                context stays in use.
         """
-        self._files = self._seen = self._look()
+        self._files = self._seen_files = self._file_versions()
         self.context = self._read()
 
     def reload_if_changed(self) -> bool:
-        """Read the files again if they have changed, and two looks found them the same.
+        """Read the files again if they have changed, and have not changed since the last call.
 
-        A certificate and its key are replaced one after the other; between the two they do not
-        fit. Blocks for as long as it reads: call it off the loop.
+        A certificate and its key are replaced one after the other; in between they do not belong
+        together. The call blocks: call it in a thread.
 
         Returns:
-            Whether they were read.
+            True if the files were read again.
 
         Raises:
             ConfigError: as ``reload``, once for each change.
         """
-        before, self._seen = self._seen, self._look()
-        if self._seen == self._files or self._seen != before:
+        before, self._seen_files = self._seen_files, self._file_versions()
+        if self._seen_files == self._files or self._seen_files != before:
             return False
         self.reload()
         return True
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return the identity of each file, by which a replacement is noticed; None for a missing
-        one."""
+    def _file_versions(self) -> list[tuple[int, int, int] | None]:
+        """Return inode, modification time (nanoseconds) and size of each file; None for a missing
+        file."""
         settings = self._settings
         names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
         for pair in settings.sni.values():
@@ -102,7 +103,7 @@ class Certificates:
         settings = self._settings
         default = self._context(settings.certificate, settings.key)
         if settings.sni:
-            others = {
+            by_host = {
                 host.lower(): self._context(pair.certificate, pair.key)
                 for host, pair in settings.sni.items()
             }
@@ -110,9 +111,9 @@ class Certificates:
             def choose(
                 connection: ssl.SSLSocket | ssl.SSLObject, host: str | None, _: ssl.SSLContext
             ) -> None:
-                other = others.get((host or "").lower())
-                if other is not None:
-                    connection.context = other
+                context = by_host.get((host or "").lower())
+                if context is not None:
+                    connection.context = context
 
             default.sni_callback = choose
         return default
@@ -150,7 +151,7 @@ class Certificates:
         file = self._settings.crl
         try:
             context.load_verify_locations(file)
-            mistake = "" if context.cert_store_stats()["crl"] else "there is no list in it"
+            mistake = "" if context.cert_store_stats()["crl"] else "it contains no revocation list"
         except (OSError, ValueError) as error:
             mistake = _reason(error)
         if mistake:
@@ -159,23 +160,27 @@ class Certificates:
 
 
 def certificates_of(name: str, settings: Listener) -> Certificates | None:
-    """Return the certificates of a listener; None where it speaks no TLS. Raises as
-    ``Certificates`` does."""
+    """Return the certificates of a listener; None if it does not use TLS.
+
+    Raises:
+        ConfigError: as ``Certificates``.
+    """
     return Certificates(name, settings) if settings.is_encrypted else None
 
 
 def read_pair(
     certificate: Path, key: Path, whose: str = "the stream service"
 ) -> tuple[bytes, bytes]:
-    """Return the PEM text of a certificate and its key, once they are known to belong together.
+    """Return the PEM text of a certificate and of its key, after checking that they belong
+    together.
 
     Args:
-        certificate: the certificate, and those between it and its authority.
-        key: its private key.
-        whose: begins the sentence about a mistake.
+        certificate: the file of the certificate and its intermediate certificates.
+        key: the file of the private key.
+        whose: the owner of the files, which begins the error.
 
     Raises:
-        ConfigError: a file cannot be read, or does not fit.
+        ConfigError: a file cannot be read, or the key does not belong to the certificate.
     """
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -189,7 +194,7 @@ def read_pair(
 
 
 def read_authorities(file: Path) -> bytes:
-    """Return the PEM text of certificate authorities.
+    """Return the PEM text of a file of certificate authorities, after checking that it can be used.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -205,8 +210,7 @@ def read_authorities(file: Path) -> bytes:
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """Return the certificate that a connection's client proved; None without TLS or a
-    certificate."""
+    """Return the certificate that the client presented and TLS verified; None without one."""
     found = transport.get_extra_info("peercert")
     if not found:
         return None
@@ -220,11 +224,12 @@ def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | 
 
 
 def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
-    """Return the user that a certificate names; None without one, or where ``kind`` is empty.
+    """Return the user name in a client's certificate; None without a certificate, or if ``kind`` is
+    empty.
 
     Args:
         kind: "common_name", "subject" or empty, as ``access.identity_from_certificate``.
-        certificate: certificate of the client.
+        certificate: the client's certificate.
     """
     if not kind or certificate is None:
         return None
@@ -232,8 +237,8 @@ def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
 
 
 def _escaped(value: str) -> str:
-    """Return a value of a distinguished name as RFC 4514 §2.4 escapes it, so that no value can look
-    like two."""
+    """Return a value of a distinguished name, escaped by RFC 4514 §2.4, so that one value cannot
+    look like two."""
     text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value)
     if text[:1] in (" ", "#"):
         text = f"\\{text}"

@@ -1,15 +1,15 @@
-"""From a connected socket, accepted or dialled, to a wire over TLS.
+"""Opens a wire over TLS on a connected socket, accepted or dialled.
 
 ::
 
-      socket ─▶ transport below, not read ─▶ handshake ─▶ wire.below, wire.connection_made
-                                                 ╰─ what came with its last bytes ─▶ the wire
+      socket ─▶ transport below, paused ─▶ handshake ─▶ wire.below, wire.connection_made
+                                               ╰─ bytes that arrived with its last packet ─▶ wire
 
-The event loop could do it in one call, but keeps the transport below to itself then, and a wire
-needs it: see ``stream``.
+The event loop could do this in one call, but would not give access to the transport below, which a
+wire needs: see ``stream``.
 
-A handshake that fails ends with its alert, so that the other side can say why (RFC 8446 §6.2). The
-event loops end the connection at once and throw the alert away: see ``alerting``.
+A handshake that fails sends its alert, so that the peer can report the reason (RFC 8446 §6.2). The
+event loops would close the connection and discard the alert: see ``alerting``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final, cast, final
 from penstock.transport.alerting import HandshakeFailure, report_next_handshake_to
 from penstock.transport.stream import StreamWire
 
-_ALERT_S: Final = 1.0  # for the peer to take its alert, and close
+_ALERT_S: Final = 1.0  # for the peer to read the alert and close
 
 
 @final
@@ -38,13 +38,13 @@ class _PlainProtocol(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
 
     def pause(self) -> None:
-        """Read nothing yet: bytes that arrived now would be lost."""
+        """Pause reading until TLS takes over: bytes read before would be lost."""
         if self.transport is not None:
             self.transport.pause_reading()
 
     def half_close(self) -> None:
-        """Close our half behind the alert, which is being sent; abort if the peer does not
-        close."""
+        """Close our half of the connection after the alert is sent; abort if the peer does not
+        close in time."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self._send_end)
         loop.call_later(_ALERT_S, self.abort)
@@ -62,18 +62,18 @@ class _PlainProtocol(asyncio.Protocol):
 
 @final
 class _HandshakeBuffer(asyncio.Protocol):
-    """The protocol of the connection during the handshake; it keeps bytes that come before there is
-    a wire."""
+    """The protocol of the connection during the handshake; it buffers bytes that arrive before the
+    wire is made."""
 
     def __init__(self) -> None:
         self.data = b""
-        self.lost = False
+        self.is_lost = False
 
     def data_received(self, data: bytes) -> None:
         self.data += data
 
     def connection_lost(self, _: Exception | None) -> None:
-        self.lost = True
+        self.is_lost = True
 
 
 async def open_tls(
@@ -83,32 +83,32 @@ async def open_tls(
     timeout_s: float,
     server_name: str | None = None,
 ) -> None:
-    """Do the TLS handshake on ``connection``; when this returns, its wire is connected.
+    """Do the TLS handshake on ``connection``; return when its wire is connected.
 
     Args:
-        connection: a socket that does not block.
-        make_wire: called when the handshake is done.
-        context: a context prepared by ``send_alerts``.
-        timeout_s: time limit of the handshake, seconds.
+        connection: a non-blocking connected socket.
+        make_wire: makes the wire when the handshake is done.
+        context: a TLS context prepared by ``send_alerts``.
+        timeout_s: time limit of the handshake, in seconds.
         server_name: the host that we dialled; None for an accepted connection.
 
     Raises:
-        ConnectionRefusedError: the handshake failed; the message says why.
-        OSError: the peer was gone, or too slow.
-        Exception: making the wire failed; the connection is closed.
+        ConnectionRefusedError: the handshake failed, with OpenSSL's reason.
+        OSError: the peer closed the connection, or was too slow.
+        Exception: ``make_wire`` failed; the connection is closed.
     """
     loop = asyncio.get_running_loop()
     below, buffer = _PlainProtocol(), _HandshakeBuffer()
     failure = HandshakeFailure(below.half_close)
     opening = loop.create_task(loop.connect_accepted_socket(lambda: below, connection))
-    # The loop starts to read after ``connection_made``; the pause comes right behind that, and
-    # before the loop looks at its sockets: what is called soon is called in order.
+    # The loop starts to read after ``connection_made``; the pause follows before the loop polls its
+    # sockets, because ``call_soon`` keeps the order of calls.
     loop.call_soon(loop.call_soon, below.pause)
     try:
         transport, _ = await opening
         loop.call_soon(
             report_next_handshake_to, failure
-        )  # comes right before the first step of the handshake
+        )  # runs just before the first step of the handshake
         encrypted = await loop.start_tls(
             transport,
             buffer,
@@ -117,7 +117,7 @@ async def open_tls(
             server_hostname=server_name,
             ssl_handshake_timeout=timeout_s,
         )
-        if encrypted is None or buffer.lost:
+        if encrypted is None or buffer.is_lost:
             raise ConnectionResetError("the peer was gone after the TLS handshake")
         wire = make_wire()
         wire.below = transport

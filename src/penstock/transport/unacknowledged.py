@@ -1,7 +1,7 @@
-"""Count the written bytes that the system keeps, because the peer has not taken them yet.
+"""Counts the bytes in the system's send buffer, which the peer has not acknowledged yet.
 
-The system takes megabytes from us before our own buffers fill, and lets go of them in large
-steps; only both together tell whether a slow peer reads at all.
+The system takes megabytes from us before our own buffers fill, and frees them in large steps; only
+both together show whether a slow peer reads at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ _INT_SIZE_BYTES: Final = struct.calcsize("i")
 
 
 def unacknowledged_bytes(transport: asyncio.Transport | None) -> int:
-    """Return how many bytes left ``transport`` and are not acknowledged by the peer's system."""
+    """Return the number of bytes that ``transport`` has sent and the peer's system has not
+    acknowledged; 0 where that is not known (only Linux tells it)."""
     if transport is None or sys.platform != "linux":
         return 0
     import fcntl

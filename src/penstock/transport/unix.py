@@ -1,9 +1,9 @@
-"""Listening sockets for Unix sockets, which are files::
+"""Listening Unix sockets, which are files::
 
-the file is ──▶ absent                          made
-            ──▶ a socket where nobody listens   left behind by a crash: replaced
-            ──▶ a socket where someone listens  refused
-            ──▶ anything else                   refused, and not touched
+the file is ──▶ missing                             it is created
+            ──▶ a socket on which no one listens    left by a crash: it is replaced
+            ──▶ a socket on which a process listens ConfigError
+            ──▶ anything else                       ConfigError, and it is not changed
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class UnixSocket:
     """A listening Unix socket and its file.
 
     Args:
-        name: name of the listener, for messages.
-        place: the file.
-        mode: its permissions.
+        name: the name of the listener, for errors.
+        place: the path of the socket's file.
+        mode: the permissions of the file.
 
     Raises:
-        ConfigError: the file is another's, or cannot be made.
+        ConfigError: another process listens on the file, it is no socket, or cannot be created.
     """
 
     def __init__(self, name: str, place: SocketFile, mode: int) -> None:
@@ -43,7 +43,7 @@ class UnixSocket:
             self.listening.bind(place.path)
             self._path.chmod(mode)  # before listen: nobody connected with other permissions
             self.listening.listen(BACKLOG)
-            self._made = _identity(self._path)
+            self._identity = _identity(self._path)
         except OSError as error:
             self.listening.close()
             raise ConfigError(
@@ -54,9 +54,9 @@ class UnixSocket:
             raise
 
     def remove(self) -> None:
-        """Remove the file, unless another has taken its place."""
+        """Remove the file, unless another file has replaced it."""
         with contextlib.suppress(OSError):
-            if _identity(self._path) == self._made:
+            if _identity(self._path) == self._identity:
                 self._path.unlink()
 
 
@@ -79,7 +79,7 @@ def _clear(path: Path, name: str) -> None:
         return
     if not stat.S_ISSOCK(kind):
         raise ConfigError(
-            f"cannot listen on {path} (listener {name}): it is there and no socket; choose"
+            f"cannot listen on {path} (listener {name}): it exists and is no socket; choose"
             " another path, or remove it"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -1,13 +1,13 @@
-"""MQTT over WebSocket (MQTT 5 §6), the side of the server::
+"""MQTT over WebSocket (MQTT 5 §6), the server's side::
 
      UPGRADE ──GET, subprotocol mqtt──▶ OPEN ──close frame, text, error──▶ CLOSING ──▶ gone
         │ not ours: 4xx                   ▲│ binary frames: MQTT bytes
         │ connect_timeout_s               ╰╯ ping: pong
         ╰──────────────────────────────────────────────────────────────▶ CLOSING
 
-The user of the wire is made once the upgrade is done: a request that is no WebSocket never reaches
-MQTT. Compression is not accepted: it would let a small frame become a large one. Both sides share
-``websocket_frames``.
+The endpoint of the wire is made once the upgrade is done: a request that is no WebSocket upgrade
+never reaches MQTT. Compression is not accepted: it would let a small frame expand to a large one.
+Server and client share ``websocket_frames``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
 
 @final
 class WebSocketWire(WebSocketStream):
-    """One connection.
+    """The wire of one accepted WebSocket connection.
 
     Args:
-        peer: the other side, for logs.
-        listener: name of the listener.
-        settings: settings of the listener.
-        accept: makes the user of the wire.
-        slot: among the listener's connections; given back when this one is gone.
+        peer: the name of the peer, for logs.
+        listener: the name of the listener.
+        settings: the settings of the listener.
+        accept: makes the endpoint of the wire.
+        slot: the connection's slot, released when the connection is closed.
         refusals: logs upgrades that are refused.
     """
 
@@ -60,11 +60,11 @@ class WebSocketWire(WebSocketStream):
         self._refusals = refusals
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the connection is gone."""
+        """Release the slot, and tell the endpoint that the connection is closed."""
         self._slot.release()
         super().connection_lost(exc)
 
-    def _upgrading(self, event: Event) -> None:
+    def _handle_upgrade(self, event: Event) -> None:
         if not isinstance(event, Request):
             return
         refusal = self._refusal(event)
@@ -74,11 +74,11 @@ class WebSocketWire(WebSocketStream):
             return
         subprotocol = next(name for name in SUBPROTOCOLS if name in event.subprotocols)
         self._send(AcceptConnection(subprotocol=subprotocol))  # [MQTT-6.0.0-4]
-        self._opened(self._accept(self))
+        self._finish_upgrade(self._accept(self))
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
-        """Return status code and sentence for an upgrade that is not granted; None for one that
-        is."""
+        """Return the HTTP status code and the text with which an upgrade is refused; None if it is
+        accepted."""
         settings = self._settings
         if request.target.partition("?")[0] != settings.path:
             return 404, f"MQTT is at {settings.path}"
@@ -92,7 +92,7 @@ class WebSocketWire(WebSocketStream):
         return None
 
     def _reject(self, status_code: int, text: str) -> None:
-        self._refusals.note(self.peer, f"its upgrade is refused, {text}")
+        self._refusals.log_refusal(self.peer, f"its upgrade is refused, {text}")
         body = f"{text}\n".encode()
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),

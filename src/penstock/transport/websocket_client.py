@@ -1,9 +1,9 @@
-"""MQTT over WebSocket (MQTT 5 §6), the side of the client::
+"""MQTT over WebSocket (MQTT 5 §6), the client's side::
 
      connected ─▶ GET, subprotocol mqtt ─▶ 101 with mqtt ─▶ OPEN
                           ╰── refused, another subprotocol, no HTTP ─▶ the upgrade failed
 
-Frames we send are masked, as RFC 6455 §5.3 wants of a client; wsproto does it.
+wsproto masks the frames that we send, as RFC 6455 §5.3 requires of a client.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from penstock.config.remote_url import PORTS, RemoteUrl
 from penstock.transport.api import Accept
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
 
-_LONGEST_S = 86_400.0  # the caller of ``dial`` has a time limit of its own
+_UPGRADE_S_MAX = 86_400.0  # no limit here: ``dial`` has its own
 
 
 @final
 class DialledWebSocket(WebSocketStream):
-    """One connection.
+    """The wire of one dialled WebSocket connection.
 
     Args:
         url: the server.
         name: the name of the dialling side, for logs.
-        accept: makes the user of the wire, once the server agreed.
-        upgrade: done when it did; fails with ``ConnectionError`` when it did not.
-        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
-        headers: more of them for the request, such as Authorization.
+        accept: makes the endpoint of the wire, once the server accepted the upgrade.
+        upgrade: a future that is done when the server accepted the upgrade, and fails with
+            ``ConnectionError`` if it did not.
+        write_buffer_bytes_max: unsent bytes above which the endpoint must pause writing.
+        headers: additional headers for the request, such as Authorization.
     """
 
     def __init__(
@@ -44,14 +45,16 @@ class DialledWebSocket(WebSocketStream):
         write_buffer_bytes_max: int,
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        super().__init__(ConnectionType.CLIENT, str(url), name, write_buffer_bytes_max, _LONGEST_S)
+        super().__init__(
+            ConnectionType.CLIENT, str(url), name, write_buffer_bytes_max, _UPGRADE_S_MAX
+        )
         self._url = url
         self._accept = accept
         self._upgrade = upgrade
         self._headers = headers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for WebSocket: the connection stands."""
+        """Send the upgrade request: the connection is open."""
         super().connection_made(transport)
         host = str(self._url.address).removesuffix(f":{PORTS[self._url.scheme]}")
         headers = [
@@ -67,8 +70,8 @@ class DialledWebSocket(WebSocketStream):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the connection is gone."""
-        self._fail(self._because if exc is None else str(exc))
+        """Fail an unfinished upgrade, and tell the endpoint that the connection is closed."""
+        self._fail(self._close_reason if exc is None else str(exc))
         super().connection_lost(exc)
 
     def abort(self) -> None:
@@ -76,7 +79,7 @@ class DialledWebSocket(WebSocketStream):
         if self._transport is not None:
             self._transport.abort()
 
-    def _upgrading(self, event: Event) -> None:
+    def _handle_upgrade(self, event: Event) -> None:
         if isinstance(event, RejectConnection):
             self._fail(
                 f"the server refused WebSocket at {self._url.path} with status"
@@ -88,12 +91,12 @@ class DialledWebSocket(WebSocketStream):
                 self._fail("the server does not speak MQTT over WebSocket")
                 self._close_socket()
             elif not self._upgrade.done():
-                self._opened(self._accept(self))
+                self._finish_upgrade(self._accept(self))
                 self._upgrade.set_result(None)
 
-    def _peer_closes(self, event: CloseConnection) -> None:
+    def _handle_close(self, event: CloseConnection) -> None:
         self._fail(f"WebSocket closed: {event.reason or int(event.code)}")
-        super()._peer_closes(event)
+        super()._handle_close(event)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         self._fail(f"no WebSocket there: {error}")

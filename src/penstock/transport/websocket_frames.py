@@ -1,16 +1,17 @@
-"""WebSocket frames on a stream socket, whichever side opened it; by the sans-I/O library wsproto.
+"""WebSocket frames on a stream socket, accepted or dialled; by the sans-I/O library wsproto.
 
-Frames and packets need not begin or end together [MQTT-6.0.0-2]: a frame's bytes go up as they
-come and are kept nowhere, so a frame may be of any length and only the packet's own bound counts.
+Frames and packets need not begin or end together [MQTT-6.0.0-2]: the bytes of a frame are passed to
+the endpoint as they arrive and are not buffered, so a frame may have any length, and only the limit
+on the packet's length counts.
 
-A frame costs some time, however little is in it, so that a read of small ones is work for many
-turns of the loop::
+A frame costs some time even if it is small, so that one read of small frames is work for many turns
+of the event loop::
 
-      READ ── frames of one portion ──▶ handed up ── more are here: not read ─▶ the next turn
-                                              ╰── too many carry nothing ─────▶ a little later
+      READ ── frames of one portion ──▶ endpoint ── more frames: reading pauses ─▶ the next turn
+                                              ╰── too many idle frames ──────────▶ a little later
 
-Pings, pongs and empty fragments carry nothing. Before the first byte of MQTT a few of them are
-enough, then the connection is closed; later they are taken at ``_IDLE_FRAMES_PER_S``.
+Idle frames are pings, pongs and empty fragments. Before the first byte of MQTT the connection is
+closed after a few of them; later they are handled at the rate ``_IDLE_FRAMES_PER_S``.
 """
 
 from __future__ import annotations
@@ -38,19 +39,20 @@ SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; old clients ask fo
 
 
 FRAMES_PER_TURN_MAX: Final = 128  # of one connection
-IDLE_FRAMES_AT_FIRST_MAX: Final = 16  # that carry nothing, before the first byte of MQTT
-_IDLE_FRAMES_PER_S: Final = 100.0  # later; as many may come at once
+IDLE_FRAMES_AT_FIRST_MAX: Final = 16  # before the first byte of MQTT
+_IDLE_FRAMES_PER_S: Final = 100.0  # after it; the burst is as large
 
 
 class WebSocketStream(StreamWire):
-    """One connection over WebSocket; the two subclasses say when its user is made, and which.
+    """The base of wires over WebSocket; its two subclasses handle the upgrade and make the
+    endpoint.
 
     Args:
-        role: server where we accepted, client where we dialled.
-        peer: the other side, for logs.
+        role: server for an accepted connection, client for a dialled one.
+        peer: the name of the peer, for logs.
         listener: the name of the listener, or of the dialling side, for logs.
-        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
-        connect_timeout_s: time for the upgrade, seconds.
+        write_buffer_bytes_max: unsent bytes above which the endpoint must pause writing.
+        connect_timeout_s: time limit of the upgrade, in seconds.
     """
 
     def __init__(
@@ -69,38 +71,38 @@ class WebSocketStream(StreamWire):
         self._connect_timeout_s = connect_timeout_s
         self._frames = WSConnection(role)
         self._endpoint: Endpoint | None = None
-        self._closing = False
-        self._congested = False
-        self._because = "connection closed by the peer"
-        self._frames_wait = False  # more were received than a portion: the rest goes on later
-        self._carried = False  # a frame with something in it came
-        self._idle_frames = 0  # that carry nothing, in this portion or before the first other
-        self._idle_rate: TokenBucket | None = None  # made when it is needed first
+        self._is_closing = False
+        self._is_congested = False
+        self._close_reason = "connection closed by the peer"
+        self._frames_wait = False  # received frames are left for a later turn
+        self._has_payload = False  # a frame with bytes of MQTT has arrived
+        self._idle_frames = 0  # in this portion, or before the first byte of MQTT
+        self._idle_rate: TokenBucket | None = None  # made at its first use
         self._timer: asyncio.TimerHandle | None = None  # until the upgrade, and after close
 
-    # -- for the two kinds -------------------------------------------------------------
+    # -- for the subclasses ------------------------------------------------------------
 
-    def _upgrading(self, event: Event) -> None:
-        """Take an event of the upgrade."""
+    def _handle_upgrade(self, event: Event) -> None:
+        """Handle an event of the upgrade."""
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        """Refuse bytes that are neither an upgrade nor frames."""
-        self._because = f"not WebSocket: {error}"
+        """Close the connection: its bytes are neither an upgrade nor frames."""
+        self._close_reason = f"not WebSocket: {error}"
         self._close_socket()
 
-    def _opened(self, endpoint: Endpoint) -> None:
-        """Let ``endpoint`` use the wire: the upgrade is done."""
+    def _finish_upgrade(self, endpoint: Endpoint) -> None:
+        """Set the endpoint of the wire: the upgrade is done."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._endpoint = endpoint
-        if self._congested:
-            endpoint.congested()
+        if self._is_congested:
+            endpoint.pause_writing()
 
     # -- asyncio's side ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start: the connection stands, and with TLS its handshake is done."""
+        """Start the time limit of the upgrade: the connection is open."""
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
@@ -109,18 +111,18 @@ class WebSocketStream(StreamWire):
         self._timer = loop.call_later(self._connect_timeout_s, stream.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes that arrived: a part of the upgrade, or of frames."""
+        """Handle bytes of the upgrade or of frames."""
         if self._ignores_input():
             return
-        self._take_portion(data)
+        self._handle_portion(data)
 
     def _ignores_input(self) -> bool:
         """Return whether bytes that arrive are ignored from now on."""
         is_closed = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
-        return self._closing and is_closed
+        return self._is_closing and is_closed
 
-    def _take_portion(self, data: bytes) -> None:
-        """Handle the first frames of the received bytes; the rest follows in a later turn."""
+    def _handle_portion(self, data: bytes) -> None:
+        """Handle the first ``FRAMES_PER_TURN_MAX`` frames; a later turn handles the others."""
         payloads: list[bytes] = []
         count = 0
         try:
@@ -138,13 +140,14 @@ class WebSocketStream(StreamWire):
             _forget_frames(error)
             self._refuse(RemoteProtocolError(str(error)))
         if payloads and self._endpoint is not None:
-            self._endpoint.received(b"".join(payloads))
-        self._schedule_rest(count >= FRAMES_PER_TURN_MAX)
+            self._endpoint.data_received(b"".join(payloads))
+        self._schedule_portion(count >= FRAMES_PER_TURN_MAX)
 
-    def _schedule_rest(self, has_more: bool) -> None:
-        """Have the rest handled in a later turn, and read nothing until then."""
+    def _schedule_portion(self, has_more: bool) -> None:
+        """Schedule the next portion if frames are left or there were too many idle frames, and read
+        nothing until then."""
         wait_s = self._idle_wait_s()
-        if self._transport is None or self._closing or self._frames_wait:
+        if self._transport is None or self._is_closing or self._frames_wait:
             return
         if wait_s <= 0.0 and not has_more:
             return
@@ -152,28 +155,28 @@ class WebSocketStream(StreamWire):
         self._block_reading()
         loop = asyncio.get_running_loop()
         if wait_s > 0.0:
-            loop.call_later(wait_s, self._resume)
+            loop.call_later(wait_s, self._continue_frames)
         else:
-            loop.call_soon(self._resume)
+            loop.call_soon(self._continue_frames)
 
-    def _resume(self) -> None:
+    def _continue_frames(self) -> None:
         self._frames_wait = False
         if self._transport is None:
             return
         if not self._ignores_input():
-            self._take_portion(b"")
+            self._handle_portion(b"")
         if not self._frames_wait:
             self._unblock_reading()
 
     def _idle_wait_s(self) -> float:
-        """Return how long to wait, in seconds, for frames that carried nothing; close after too
-        many at first."""
+        """Return the pause in seconds after the idle frames of this portion; close the connection
+        after too many before the first byte of MQTT."""
         count = self._idle_frames
         if count == 0 or self._endpoint is None:
             return 0.0
-        if not self._carried:
+        if not self._has_payload:
             if count > IDLE_FRAMES_AT_FIRST_MAX:
-                self._because = "many WebSocket frames and no MQTT"
+                self._close_reason = "many WebSocket frames and no MQTT"
                 self._close(CloseReason.POLICY_VIOLATION, "too many frames without MQTT")
             return 0.0
         self._idle_frames = 0
@@ -183,26 +186,26 @@ class WebSocketStream(StreamWire):
         return self._idle_rate.take(count, now_s)
 
     def pause_writing(self) -> None:
-        """Report that the write buffer is full."""
-        self._congested = True
+        """Tell the endpoint that the write buffer is full."""
+        self._is_congested = True
         if self._endpoint is not None:
-            self._endpoint.congested()
+            self._endpoint.pause_writing()
 
     def resume_writing(self) -> None:
-        """Report that the write buffer has room again."""
-        self._congested = False
+        """Tell the endpoint that the write buffer has room again."""
+        self._is_congested = False
         if self._endpoint is not None:
-            self._endpoint.writable()
+            self._endpoint.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the connection is gone."""
+        """Tell the endpoint that the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         self._forget_below()
         endpoint = self._endpoint
         self._endpoint = None
         if endpoint is not None:
-            endpoint.lost(self._because if exc is None else str(exc))
+            endpoint.connection_lost(self._close_reason if exc is None else str(exc))
 
     # -- events ------------------------------------------------------------------------
 
@@ -210,27 +213,29 @@ class WebSocketStream(StreamWire):
         if isinstance(event, BytesMessage):
             if not event.data:
                 self._idle_frames += 1
-            elif not self._closing:
-                self._carried = True
+            elif not self._is_closing:
+                self._has_payload = True
                 payloads.append(bytes(event.data))
         elif isinstance(event, Pong):
             self._idle_frames += 1
         elif isinstance(event, Ping):
             self._idle_frames += 1
-            if not self._congested:  # of many pings only the last needs an answer, RFC 6455 §5.5.3
+            # Of many pings only the last needs an answer (RFC 6455 §5.5.3).
+            if not self._is_congested:
                 self._send(event.response())
         elif isinstance(event, TextMessage):  # [MQTT-6.0.0-1]
-            self._because = "a WebSocket text frame"
+            self._close_reason = "a WebSocket text frame"
             self._close(CloseReason.UNSUPPORTED_DATA, "MQTT travels in binary frames")
         elif isinstance(event, CloseConnection):
-            self._peer_closes(event)
+            self._handle_close(event)
         else:
-            self._upgrading(event)
+            self._handle_upgrade(event)
 
-    def _peer_closes(self, event: CloseConnection) -> None:
-        """Answer a close frame, or frames that broke the rules, with the same code."""
-        if event.reason and not self._closing:
-            self._because = f"WebSocket closed: {event.reason}"
+    def _handle_close(self, event: CloseConnection) -> None:
+        """Answer a close frame with the same code, and close the socket; wsproto reports frames
+        that break the protocol as such a close, too."""
+        if event.reason and not self._is_closing:
+            self._close_reason = f"WebSocket closed: {event.reason}"
         if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
             self._send(event.response())
         self._close_socket()
@@ -239,15 +244,16 @@ class WebSocketStream(StreamWire):
 
     def write(self, data: bytes) -> None:
         """Send ``data`` as one binary frame."""
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and not self._is_closing:
             self._transport.write(self._frames.send(BytesMessage(data=data)))
 
     def close(self) -> None:
-        """Say goodbye and close once everything is sent, at the latest after five seconds."""
+        """Send a close frame, and close once everything is sent, at the latest after five
+        seconds."""
         self._close(CloseReason.NORMAL_CLOSURE, "")
 
     def _close(self, code: CloseReason, reason: str) -> None:
-        if not self._closing:
+        if not self._is_closing:
             self._send(CloseConnection(code=code, reason=reason or None))
             self._close_socket()
 
@@ -259,10 +265,10 @@ class WebSocketStream(StreamWire):
                 logger.debug("%s: %s not sent: %s", self.peer, type(event).__name__, error)
 
     def _close_socket(self) -> None:
-        """Close the socket once everything written has been sent."""
-        if self._transport is None or self._closing:
+        """Close the socket once all written bytes are sent."""
+        if self._transport is None or self._is_closing:
             return
-        self._closing = True
+        self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
         transport = self._transport
@@ -271,12 +277,12 @@ class WebSocketStream(StreamWire):
 
 
 def _forget_frames(error: BaseException) -> None:
-    """Release the frames that ``error`` passed through, ours among them.
+    """Drop the traceback of ``error`` and of its causes, so that no reference cycle is left.
 
-    h11, below wsproto, raises errors from a method of theirs: its frame holds the error, which
-    holds its frames. Only the garbage collector would free them.
+    h11, below wsproto, raises errors from a method of the error: the method's frame refers to the
+    error, whose traceback refers to the frame. Only the garbage collector would free them.
     """
-    reached: BaseException | None = error
-    while reached is not None:
-        reached.__traceback__ = None
-        reached = reached.__context__
+    current: BaseException | None = error
+    while current is not None:
+        current.__traceback__ = None
+        current = current.__context__

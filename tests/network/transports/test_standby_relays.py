@@ -174,7 +174,7 @@ class Primary:
         stream.settimeout(DEADLINE_S)
         self.header = ProxyHeader("v2")
         while not self.header.is_complete:
-            self.header.feed(stream.recv(self.header.wanted()))
+            self.header.feed(stream.recv(self.header.bytes_needed()))
         return stream
 
 

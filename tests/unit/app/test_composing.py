@@ -9,8 +9,8 @@ from penstock.app import composing
 from penstock.app.composing import (
     check_admin,
     check_opentelemetry,
-    engine,
     engine_limits,
+    make_engine,
     prepared_sessions,
 )
 from penstock.config.admin import Admin
@@ -138,7 +138,7 @@ def test_prepared_sessions_are_taken_and_others_are_not() -> None:
         if not missed:
             prepared.put_session(whole.sessions[0])
             prepared.put_subscription(whole.subscriptions[0])
-        server, _ = engine(settings, store, Authenticate(), Authorize(), prepared)
+        server, _ = make_engine(settings, store, Authenticate(), Authorize(), prepared)
         assert (server.router is prepared.router) == (not missed)
         assert [one.session.client_id for one in server.router.trie.match("a/b").sessions] == ["c"]
         assert server.router.subscription_count == 1

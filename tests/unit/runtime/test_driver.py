@@ -161,7 +161,7 @@ class Rig:
 
 
 def send(peer: Peer, *packets: Packet) -> None:
-    peer.received(b"".join(encode(packet, 4) for packet in packets))
+    peer.data_received(b"".join(encode(packet, 4) for packet in packets))
 
 
 async def until(condition: object) -> None:
@@ -184,7 +184,7 @@ async def test_stop_after_a_failed_read_during_a_commit_does_not_spin(
     first, _ = rig.connect("s", clean=False)
     send(first, Subscribe(1, [Subscription("t", 1)]))
     await until(lambda: rig.store.memory.recover().subscriptions)
-    first.lost("gone")
+    first.connection_lost("gone")
     publisher, _ = rig.connect("p")
     send(publisher, Publish("t", b"x", 1, packet_id=1))
     await until(lambda: rig.store.memory.read([0]))
@@ -210,7 +210,7 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
     subscriber, _ = rig.connect("s", clean=False)
     send(subscriber, Subscribe(1, [Subscription("t", 1)]))
     await until(lambda: rig.store.memory.recover().subscriptions)
-    subscriber.lost("gone")
+    subscriber.connection_lost("gone")
     publisher, _ = rig.connect("p")
     send(publisher, Publish("t", b"1"), Publish("t", b"2"))
     with caplog.at_level(logging.WARNING):
@@ -236,7 +236,7 @@ async def test_nothing_is_left_of_a_client_that_is_gone_although_its_deadline_is
         peer = rig.driver.accept(wire, rig.server.limits)
         send(peer, Connect("a", 4, True, 65_535))
         await until(lambda: wire.written)
-        peer.lost("gone")
+        peer.connection_lost("gone")
         return weakref.ref(wire)  # which its peer, and nobody else, keeps
 
     kept = await come_and_go()
@@ -303,7 +303,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     connect = Connect("c", 4, True, 0, username="alice", password=b"secret")
     send(peer, connect, Publish("t", b"x", 1, packet_id=1))
     assert not wire.reading
-    peer.lost("connection closed by the peer")
+    peer.connection_lost("connection closed by the peer")
     assert list(rig.driver._peers.values()) == [peer]
     if decided:
         rig.driver.decided(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
@@ -474,7 +474,7 @@ async def test_who_has_not_connected_yet_is_not_served_after_the_stop() -> None:
         await asyncio.sleep(0)
         assert wire.closed
         assert not wire.written
-        peer.lost("gone")
+        peer.connection_lost("gone")
     assert not rig.server.registry.sessions
     assert not [commit for commit in rig.store.attempts if commit.appended or commit.sessions]
     assert not rig.driver._peers
@@ -549,7 +549,7 @@ async def test_a_handover_sends_each_listeners_clients_to_the_next_primary() -> 
         wire = WireInMemory()
         peer = rig.driver.accept(wire, EngineLimits(listener))
         will = Will("will", b"w", 1, False)
-        peer.received(encode(Connect(listener, 5, True, 0, will), 5))
+        peer.data_received(encode(Connect(listener, 5, True, 0, will), 5))
         wires[listener] = wire
         decoders[listener] = Decoder(2**16, 5, server=False)
     _, old_wire = rig.connect("old")

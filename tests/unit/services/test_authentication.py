@@ -23,7 +23,7 @@ from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.authentication import NICENESS, Authentication
 from penstock.services.guarded_exchange import GuardedExchange
-from penstock.services.login_checks import Check, Checks
+from penstock.services.login_checks import CheckPool, LoginCheck
 from penstock.services.login_guard import LoginGuard
 from tests.support.deadline import DEADLINE_S, until
 from tests.unit.auth.test_scram import FINAL, FIRST
@@ -228,7 +228,7 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
 def test_who_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
     here, elsewhere = "127.0.0.1:1", "192.0.2.9:1"
     options = LoginQueueOptions(burst=0, delay_s=3600.0, delay_s_max=3600.0)
-    guard: LoginGuard[Check] = LoginGuard(options, 10, ("127.0.0.0/8",))
+    guard: LoginGuard[LoginCheck] = LoginGuard(options, 10, ("127.0.0.0/8",))
     run = GuardedExchange(rfc_exchange(), guard, here)
     assert [run.step(said).outcome for said in (FIRST, FINAL)] == [CONTINUE, SUCCESS]
     guard.count_failure(elsewhere, "user")
@@ -246,10 +246,10 @@ async def test_threads_that_check_let_the_loop_go_first() -> None:
         loop.call_soon_threadsafe(over.set_result, niceness)
         return Answer(reasons.SUCCESS)
 
-    guard: LoginGuard[Check] = LoginGuard(LoginQueueOptions(), 10, ())
-    checks = Checks("checks", guard, 10, 1, before + NICENESS, lambda *_: None, lambda _: None)
+    guard: LoginGuard[LoginCheck] = LoginGuard(LoginQueueOptions(), 10, ())
+    checks = CheckPool("checks", guard, 10, 1, before + NICENESS, lambda *_: None, lambda _: None)
     credentials = Credentials("c", "alice", b"right", True, HERE)
-    assert checks.submit(Check(("c", b""), credentials, work, None), Link(Turn())) is None
+    assert checks.submit(LoginCheck(("c", b""), credentials, work, None), Link(Turn())) is None
     async with asyncio.timeout(DEADLINE_S):
         assert await over == min(19, before + NICENESS)
     checks.close()

@@ -26,7 +26,7 @@ async def test_a_port_that_is_let_go_in_time_is_taken() -> None:
     holder, port = listener()
     asyncio.get_running_loop().call_later(0.1, holder.close)
     with await reserve_port(
-        "stream service", "--stream-bind", "127.0.0.1", port, patience_s=10.0
+        "stream service", "--stream-bind", "127.0.0.1", port, port_wait_s_max=10.0
     ) as settled:
         assert settled.port == port
 
@@ -34,7 +34,9 @@ async def test_a_port_that_is_let_go_in_time_is_taken() -> None:
 async def test_a_port_that_stays_taken_is_one_sentence() -> None:
     holder, port = listener()
     with holder, pytest.raises(ConfigError, match="--stream-bind"):
-        await reserve_port("stream service", "--stream-bind", "127.0.0.1", port, patience_s=0.0)
+        await reserve_port(
+            "stream service", "--stream-bind", "127.0.0.1", port, port_wait_s_max=0.0
+        )
 
 
 async def test_port_0_is_a_free_port() -> None:

@@ -43,7 +43,7 @@ async def test_windows_queues_versions_and_limits_are_counted() -> None:
     publisher.send(*(Publish("t", b"x", 1, packet_id=number) for number in range(1, 16)))
     bench.commit()
     survey, _ = survey_of(bench)
-    found = await survey.recent()
+    found = await survey.refresh()
     assert found is not None
     assert sum(found.window.counts) == 3
     assert found.window.total == 10
@@ -61,7 +61,7 @@ async def test_many_are_looked_at_in_portions_and_those_away_have_no_window(
     for number in range(SESSIONS):
         bench.server.registry.open(f"c{number}", False, 3600).detach(bench.now)
     survey, loop = survey_of(bench)
-    found = await survey.recent()
+    found = await survey.refresh()
     assert found is not None
     assert (sum(found.queue.counts), sum(found.window.counts)) == (SESSIONS, 0)
     assert loop.turns >= SESSIONS // client_survey.VISITS
@@ -77,12 +77,12 @@ async def test_whoever_asks_too_soon_gets_the_last_one(monkeypatch: pytest.Monke
     async def walk_that_takes_a_second(*_: object) -> float:
         return 1.0
 
-    monkeypatch.setattr(client_survey, "in_portions", walk_that_takes_a_second)
-    first = await survey.recent()
+    monkeypatch.setattr(client_survey, "run_in_portions", walk_that_takes_a_second)
+    first = await survey.refresh()
     clock[0] = now_s + 0.9 / SHARE
-    assert await survey.recent() is first
+    assert await survey.refresh() is first
     clock[0] = now_s + 1.1 / SHARE
-    assert await survey.recent() is not first
+    assert await survey.refresh() is not first
 
 
 async def test_a_walk_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ async def test_a_walk_that_takes_long_is_not_waited_for(monkeypatch: pytest.Monk
         await goes_on.wait()
         return 0.0
 
-    monkeypatch.setattr(client_survey, "in_portions", walk)
+    monkeypatch.setattr(client_survey, "run_in_portions", walk)
     survey, _ = survey_of(Bench())
-    assert await survey.recent() is None
+    assert await survey.refresh() is None
     goes_on.set()
-    assert await survey.recent() is not None
+    assert await survey.refresh() is not None

@@ -32,10 +32,10 @@ async def test_who_asks_nothing_does_not_hold_up_the_end(
         silent.setblocking(False)
         await asyncio.get_running_loop().sock_connect(silent, path)
         async with asyncio.timeout(DEADLINE_S):
-            while not control._receiving:  # noqa: ASYNC110 - it tells nobody
+            while not control._receive_tasks:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0)
             await control.close()
-    assert not control._receiving
+    assert not control._receive_tasks
 
 
 async def test_what_is_being_done_is_done_to_its_end(tmp_path: Path) -> None:

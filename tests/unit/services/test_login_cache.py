@@ -17,11 +17,11 @@ def closed() -> Link:
 def test_what_was_right_is_known_for_its_time_after_the_client_left() -> None:
     verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
-    assert not verified.knows(key, closed(), 0.0)
+    assert not verified.renew(key, closed(), 0.0)
     verified.remember(key, closed(), 0.0)
-    assert verified.knows(key, closed(), 9.0)
-    assert verified.knows(key, closed(), 18.0)
-    assert not verified.knows(key, closed(), 28.0)
+    assert verified.renew(key, closed(), 9.0)
+    assert verified.renew(key, closed(), 18.0)
+    assert not verified.renew(key, closed(), 28.0)
     assert len(verified) == 0
 
 
@@ -34,15 +34,15 @@ def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() ->
         verified.tick(float(second), 1.0)
     link.closed = True
     verified.tick(1000.0, 1.0)
-    assert verified.knows(key, closed(), 1004.0)
+    assert verified.renew(key, closed(), 1004.0)
 
 
 def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
     verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     verified.remember(key, Link(Turn()), 0.0)
-    assert verified.knows(key, closed(), 1000.0)
-    assert not verified.knows(key, closed(), 2000.0)
+    assert verified.renew(key, closed(), 1000.0)
+    assert not verified.renew(key, closed(), 2000.0)
 
 
 def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
@@ -58,7 +58,7 @@ def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
 def test_nothing_else_is_known(other: tuple[str, bytes]) -> None:
     verified = LoginCache(10.0)
     verified.remember(verified.key_of("alice", PASSWORD), closed(), 0.0)
-    assert not verified.knows(verified.key_of(*other), closed(), 1.0)
+    assert not verified.renew(verified.key_of(*other), closed(), 1.0)
 
 
 def test_another_process_has_another_key() -> None:
@@ -66,13 +66,13 @@ def test_another_process_has_another_key() -> None:
 
 
 def test_it_is_bounded_and_the_oldest_login_goes() -> None:
-    verified = LoginCache(10.0, remembered_max=2)
+    verified = LoginCache(10.0, logins_max=2)
     keys = [verified.key_of(name, PASSWORD) for name in ("a", "b", "c")]
     verified.remember(keys[0], closed(), 0.0)
     verified.remember(keys[1], closed(), 0.0)
-    assert verified.knows(keys[0], closed(), 1.0)
+    assert verified.renew(keys[0], closed(), 1.0)
     verified.remember(keys[2], closed(), 2.0)
-    assert [verified.knows(key, closed(), 3.0) for key in keys] == [True, False, True]
+    assert [verified.renew(key, closed(), 3.0) for key in keys] == [True, False, True]
 
 
 def test_nothing_is_remembered_where_that_is_not_wanted() -> None:

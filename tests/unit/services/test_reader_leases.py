@@ -22,7 +22,7 @@ from penstock.engine.message import Message
 from penstock.errors import StoreFailed
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
-from penstock.services.receipts import ReceiptsSent
+from penstock.services.receipts import ReceiptCounts
 from penstock.store.api import NOTHING_LEASED
 from penstock.store.memory import MemoryStore
 from tests.support.budget import budget
@@ -38,11 +38,11 @@ class Publisher:
         self.told: Counter[int] = Counter()
         self.failures: list[bool] = []
 
-    async def publish(self, _table: str, asking: Sequence[int]) -> ReceiptsSent:
+    async def publish(self, _table: str, asking: Sequence[int]) -> ReceiptCounts:
         self.told.update(asking)
         if asking and self.failures and self.failures.pop():
             raise StoreFailed("published, and not durable as far as anybody knows")
-        return ReceiptsSent(len(asking), 0)
+        return ReceiptCounts(len(asking), 0)
 
 
 def log() -> MemoryStore:
@@ -81,22 +81,22 @@ async def test_a_lease_is_kept_before_it_is_granted_and_a_renewal_soon_after(
 ) -> None:
     first = leases(tmp_path)
     assert (await first.lease(asks(5))).offset == 5
-    assert leases(tmp_path).leased_from() == 5
+    assert leases(tmp_path).lowest_leased_offset() == 5
     await first.lease(asks(9))
-    assert leases(tmp_path).leased_from() == 5, "an older offset holds more"
+    assert leases(tmp_path).lowest_leased_offset() == 5, "an older offset holds more"
     await first.tick()
-    assert leases(tmp_path).leased_from() == 9
-    assert leases(tmp_path, epoch="e2").leased_from() == NOTHING_LEASED, "of another log"
+    assert leases(tmp_path).lowest_leased_offset() == 9
+    assert leases(tmp_path, epoch="e2").lowest_leased_offset() == NOTHING_LEASED, "of another log"
     assert await first.release(Release("etl"))
-    assert leases(tmp_path).leased_from() == NOTHING_LEASED
+    assert leases(tmp_path).lowest_leased_offset() == NOTHING_LEASED
 
 
 async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) -> None:
     made = leases(tmp_path)
-    async with made.trimming:
+    async with made.trim_lock:
         asked = asyncio.create_task(made.lease(asks(5)))
         await asyncio.sleep(0)
-        assert made.leased_from() == NOTHING_LEASED
+        assert made.lowest_leased_offset() == NOTHING_LEASED
     assert (await asked).offset == 5
 
 
@@ -108,14 +108,14 @@ async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> Non
         await made.lease(asks(5))  # as its client does, which is told to try again
     await asyncio.to_thread((tmp_path / "missing").mkdir)
     assert (await made.lease(asks(5))).offset == 5
-    assert leases(tmp_path / "missing").leased_from() == 5
+    assert leases(tmp_path / "missing").lowest_leased_offset() == 5
 
 
 async def test_who_asks_again_before_the_lease_is_kept_waits_for_it_too(tmp_path: Path) -> None:
     made = leases(tmp_path)
     asked = [asyncio.create_task(made.lease(asks(5))) for _ in range(2)]
     done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-    assert leases(tmp_path).leased_from() == 5
+    assert leases(tmp_path).lowest_leased_offset() == 5
     assert [task.result().offset for task in done] == [5] * len(done)
     await asyncio.gather(*asked)
 

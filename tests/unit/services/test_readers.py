@@ -30,19 +30,19 @@ def known(*kept: Reader, readers_max: int = 3, now_s: float = 0.0) -> Readers:
 
 
 def test_nobody_holds_anything_at_first() -> None:
-    assert known().leased_from(0.0) == NOTHING_LEASED
+    assert known().lowest_leased_offset(0.0) == NOTHING_LEASED
 
 
 def test_a_lease_holds_until_its_time_is_over() -> None:
     readers = known()
     granted, is_new = readers.lease(asks(offset=10), END, 0.0)
     assert (granted.offset, granted.ttl_s, granted.epoch, is_new) == (10, 60.0, EPOCH, True)
-    assert readers.leased_from(59.9) == 10
-    assert readers.left_s("etl", 59.0) == pytest.approx(1.0)
+    assert readers.lowest_leased_offset(59.9) == 10
+    assert readers.remaining_s("etl", 59.0) == pytest.approx(1.0)
     assert readers.expire(59.9) == []
-    assert readers.leased_from(60.0) == NOTHING_LEASED, "also before anybody noticed"
+    assert readers.lowest_leased_offset(60.0) == NOTHING_LEASED, "also before anybody noticed"
     assert [reader.group for reader in readers.expire(60.0)] == ["etl"]
-    assert readers.left_s("etl", 61.0) == 0.0
+    assert readers.remaining_s("etl", 61.0) == 0.0
     assert len(readers) == 1, "it stays known"
 
 
@@ -50,7 +50,7 @@ def test_a_renewal_moves_the_offset_and_need_not_be_kept_at_once() -> None:
     readers = known()
     readers.lease(asks(offset=10), END, 0.0)
     assert readers.lease(asks(offset=20), END, 50.0)[1] is False
-    assert readers.leased_from(100.0) == 20
+    assert readers.lowest_leased_offset(100.0) == 20
     assert readers.lease(asks(offset=15), END, 51.0)[1] is True, "it moved back"
     assert readers.lease(asks(offset=15, ttl_s=90), END, 52.0)[1] is True, "it lasts longer"
 
@@ -59,10 +59,14 @@ def test_the_lowest_of_those_that_hold_counts() -> None:
     readers = known()
     readers.lease(asks("a", 30, ttl_s=10), END, 0.0)
     readers.lease(asks("b", 20, ttl_s=20), END, 0.0)
-    assert [readers.leased_from(now_s) for now_s in (5.0, 15.0, 25.0)] == [20, 20, NOTHING_LEASED]
+    assert [readers.lowest_leased_offset(now_s) for now_s in (5.0, 15.0, 25.0)] == [
+        20,
+        20,
+        NOTHING_LEASED,
+    ]
     assert readers.release("b")
     assert not readers.release("b")
-    assert readers.leased_from(5.0) == 30
+    assert readers.lowest_leased_offset(5.0) == 30
 
 
 def test_a_group_that_is_known_resumes_where_it_was() -> None:
@@ -82,14 +86,14 @@ def test_a_restart_gives_every_lease_its_whole_time_again() -> None:
     readers.lease(asks("b", 5, ttl_s=1), END, 0.0)
     readers.expire(30.0)
     again = known(*copy.deepcopy(readers.records()), now_s=1_000_000.0)
-    assert again.leased_from(1_000_059.0) == 10, "a lapsed one stays lapsed"
-    assert again.leased_from(1_000_061.0) == NOTHING_LEASED
+    assert again.lowest_leased_offset(1_000_059.0) == 10, "a lapsed one stays lapsed"
+    assert again.lowest_leased_offset(1_000_061.0) == NOTHING_LEASED
 
 
 def test_no_lease_is_longer_than_the_limit() -> None:
     readers = known()
     assert readers.lease(asks(ttl_s=1e9), END, 0.0)[0].ttl_s == 1000.0
-    assert readers.leased_from(1000.0) == NOTHING_LEASED
+    assert readers.lowest_leased_offset(1000.0) == NOTHING_LEASED
 
 
 def test_one_group_has_one_selection_while_it_holds() -> None:
@@ -122,8 +126,8 @@ def test_what_leaves_the_log_all_the_same_is_counted() -> None:
     readers.lease(asks("a", 10), END, 0.0)
     readers.lease(asks("b", 30), END, 0.0)
     readers.lease(asks("gone", 0, ttl_s=1), END, 0.0)
-    assert readers.trimmed(0, 10, 2.0) == []
-    found = [(reader.group, lost) for reader, lost in readers.trimmed(10, 40, 2.0)]
+    assert readers.count_losses(0, 10, 2.0) == []
+    found = [(reader.group, lost) for reader, lost in readers.count_losses(10, 40, 2.0)]
     assert found == [("a", 30), ("b", 10)]
     assert readers.lease(asks("a", 50), END, 3.0)[0].lost == 30
 
@@ -210,11 +214,11 @@ class Promises(RuleBasedStateMachine):
         self.now_s = clock_s
         self.readers = known(*copy.deepcopy(self.written), readers_max=4, now_s=clock_s)
 
-    @precondition(lambda self: self.readers.leased_from(self.now_s) < NOTHING_LEASED)
+    @precondition(lambda self: self.readers.lowest_leased_offset(self.now_s) < NOTHING_LEASED)
     @rule()
     def trim(self) -> None:
-        earliest = max(self.earliest, min(END, self.readers.leased_from(self.now_s)))
-        assert self.readers.trimmed(self.earliest, earliest, self.now_s) == []
+        earliest = max(self.earliest, min(END, self.readers.lowest_leased_offset(self.now_s)))
+        assert self.readers.count_losses(self.earliest, earliest, self.now_s) == []
         self.earliest = earliest
 
     @rule()
@@ -226,7 +230,7 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def what_was_promised_is_held(self) -> None:
         live = [promise.offset for promise in self.promises.values()]
-        assert self.readers.leased_from(self.now_s) <= min(live, default=NOTHING_LEASED)
+        assert self.readers.lowest_leased_offset(self.now_s) <= min(live, default=NOTHING_LEASED)
         assert len(self.readers) <= 4
 
     def _forget_what_is_over(self) -> None:

@@ -124,7 +124,7 @@ async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch
 
     task = asyncio.create_task(others())
     monkeypatch.setattr(retention, "SLICE_S", 1e-9)
-    assert await retention.needed_from(server) == 3001
+    assert await retention.lowest_needed_offset(server) == 3001
     task.cancel()
     assert turns > 2
 
@@ -197,7 +197,7 @@ async def test_what_no_session_needs_leaves_memory_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a client that is away has not got stays, and all behind it; nothing else does."""
-    monkeypatch.setattr(retention, "IN_MEMORY_S", 0.001)
+    monkeypatch.setattr(retention, "MEMORY_INTERVAL_S", 0.001)
     bench = Bench(streams=())
     here = bench.subscriber("here", "t", 1)
     away = bench.subscriber("away", "a", 1)

@@ -42,8 +42,8 @@ def test_another_machine_has_the_files_of_a_set(
     monkeypatch.setattr(staged_copies, "PIECE_BYTES", 100)  # several pieces
     first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")
     row_set = decided(first, 1, [b"one", b"two"])
-    StagedCopies(store, first).keep(row_set)
-    StagedCopies(store, first).keep(row_set)  # asked again
+    StagedCopies(store, first).replicate(row_set)
+    StagedCopies(store, first).replicate(row_set)  # asked again
     StagedCopies(store, second).restore()
     assert second.decided_batches() == [row_set]
     assert payloads_in(second, row_set) == [b"one", b"two"]
@@ -55,7 +55,7 @@ def test_what_only_one_machine_decided_is_undecided_again(
     first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")
     decided(first, 1, [b"not in the log"])
     other = decided(second, 1, [b"in the log"])
-    StagedCopies(store, second).keep(other)
+    StagedCopies(store, second).replicate(other)
     StagedCopies(store, first).restore()
     assert first.decided_batches() == [other]
     assert payloads_in(first, other) == [b"in the log"]
@@ -65,8 +65,8 @@ def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> No
     staging = Staging(tmp_path / "a")
     copies = StagedCopies(store, staging)
     for batch in (1, 11):
-        copies.keep(decided(staging, batch, [b"row"]))
-    copies.drop("s", 1)
+        copies.replicate(decided(staging, batch, [b"row"]))
+    copies.remove("s", 1)
     names = [name for name, _ in store.read_states("staged-")]
     assert names
     assert all(name.split("/")[2] == "11" for name in names)
@@ -77,7 +77,7 @@ def test_files_without_their_set_are_removed(store: RocksStore, tmp_path: Path) 
     staging = Staging(tmp_path / "a")
     copies = StagedCopies(store, staging)
     for batch in (1, 2):
-        copies.keep(decided(staging, batch, [b"row"]))
+        copies.replicate(decided(staging, batch, [b"row"]))
     store.remove_states("staged-set/s/1/")
     StagedCopies(store, Staging(tmp_path / "b")).restore()
     assert {name.split("/")[2] for name, _ in store.read_states("staged-file/")} == {"2"}

@@ -147,7 +147,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
     path.write_bytes(b"\xff" * len(whole))
     with pytest.raises(StoreError, match="cannot be read"):
         await running.publisher.publish(request)
-    await until("the log", lambda: "goes on with its next request" in caplog.text)
+    await until("the log", lambda: "continues with its next request" in caplog.text)
     path.write_bytes(whole)
     assert (await running.publisher.publish(request)).is_done
     assert len(running.log()) == 3

@@ -53,8 +53,7 @@ async def test_a_damaged_file_refuses_a_start_each_time_and_says_what_to_do(
         sentence = str(refused.value)
         assert sentence.startswith(f"{tmp_path}/entries.json is damaged (")
         assert sentence.endswith(
-            "): nobody knows who entered; put a copy of it in its place, or remove it to start"
-            " without"
+            "): nobody knows who entered; replace it by a copy, or remove it to start without"
         )
     assert names(tmp_path) == ["entries.json"]
 

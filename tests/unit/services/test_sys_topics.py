@@ -18,7 +18,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
     Will,
 )
-from penstock.services.sys_topics import PREFIX, Load, SysTopics, _memory
+from penstock.services.sys_topics import PREFIX, Load, SysTopics, _memory_values
 from tests.unit.engine.bench import Bench, Line, publishes
 
 INTERVAL_S = 10.0
@@ -31,7 +31,7 @@ def test_what_is_resident_now_is_never_more_than_the_most(monkeypatch: pytest.Mo
         ru_maxrss = 1
 
     monkeypatch.setattr("resource.getrusage", lambda _: Late())
-    found = dict(_memory())
+    found = dict(_memory_values())
     assert found.get("heap/current", found["heap/maximum"]) == found["heap/maximum"]
 
 
@@ -104,7 +104,7 @@ def test_another_interval_counts_at_once(told: Told) -> None:
     line = told.bench.join("s")
     subscribe(told.bench, line, "$SYS/broker/uptime")
     line.read()
-    told.topics.update_every(3.0, told.bench.now)
+    told.topics.set_interval(3.0, told.bench.now)
     assert told.pass_s(0.1)
     assert not told.pass_s(2.8)
     assert told.pass_s(0.3)
@@ -116,14 +116,14 @@ def test_topics_that_are_turned_off_are_gone(told: Told) -> None:
     line = told.bench.join("s")
     subscribe(told.bench, line, "$SYS/broker/uptime")
     line.read()
-    told.topics.update_every(0.0, told.bench.now)
+    told.topics.set_interval(0.0, told.bench.now)
     told.bench.commit()
     assert received(line) == {"$SYS/broker/uptime": ""}
     assert not told.pass_s(INTERVAL_S)
     late = told.bench.join("late")
     subscribe(told.bench, late, "$SYS/#")
     assert publishes(late.read()) == []
-    told.topics.update_every(INTERVAL_S, told.bench.now)
+    told.topics.set_interval(INTERVAL_S, told.bench.now)
     told.tick()
     assert received(line) == {"$SYS/broker/uptime": "10 seconds"}
 

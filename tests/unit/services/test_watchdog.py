@@ -74,5 +74,5 @@ def test_whose_watchdog_it_is(environ: dict[str, str], seconds: float) -> None:
 
 def test_a_manager_that_is_gone_disturbs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     manager = ServiceManager({"NOTIFY_SOCKET": "/nonexistent/notify"}, 1)
-    manager.ready("serving")
-    assert "cannot be told READY=1" in caplog.text
+    manager.notify_ready("serving")
+    assert "cannot be sent READY=1" in caplog.text

@@ -107,11 +107,11 @@ async def test_closing_ends_half_open_connections_and_gives_their_places_back(
     tested = accepting(listening, admission, never)
     reader, writer = await asyncio.open_connection(*listening.getsockname())
     await asyncio.wait_for(reached.wait(), DEADLINE_S)
-    assert admission.open == 1
+    assert admission.open_count == 1
     tested.close()
     tested.close()
     assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
-    assert admission.open == 0
+    assert admission.open_count == 0
     writer.close()
     await writer.wait_closed()
 

@@ -53,7 +53,7 @@ def test_a_place_is_given_back_once() -> None:
     assert admission.admit("p") is None
     first.release()
     first.release()
-    assert (admission.open, shared.open) == (1, 1)
+    assert (admission.open_count, shared.open_count) == (1, 1)
     assert admission.admit("p") is not None
     assert admission.admit("p") is None
 
@@ -149,7 +149,7 @@ def test_a_limit_below_max_connections_is_said_at_the_start(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     with caplog.at_level(logging.WARNING):
-        assert descriptors.prepared(Settings()).connections_max == 922
+        assert descriptors.prepare_descriptors(Settings()).connections_max == 922
     assert "the limit of open files is 1024: at most 922 connections" in caplog.text
 
 
@@ -172,7 +172,7 @@ def test_a_place_goes_to_the_address_that_left_it() -> None:
         for task in knocking:
             task.cancel()
         await asyncio.gather(*knocking, return_exceptions=True)
-        return got_in, admission.open
+        return got_in, admission.open_count
 
     assert asyncio.run(scene()) == (True, 2)
 
@@ -188,7 +188,7 @@ def test_who_is_cut_off_while_it_waits_leaves_no_place_taken() -> None:
         first.release()  # it has the slot now, and does not know
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        return admission.open + shared.open
+        return admission.open_count + shared.open_count
 
     assert asyncio.run(scene()) == 0
 

@@ -34,16 +34,16 @@ class Slow:
         self.ended = asyncio.Event()
         self._is_sent = is_sent
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
         self._is_sent.wait(0.002)
 
-    def congested(self) -> None: ...
+    def pause_writing(self) -> None: ...
 
-    def writable(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
-    def lost(self, because: str) -> None:
-        del because
+    def connection_lost(self, reason: str) -> None:
+        del reason
         self.ended.set()
 
 

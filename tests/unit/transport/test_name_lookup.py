@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from penstock.transport import name_lookup
-from penstock.transport.happy_eyeballs import _give_up, connect, interleave_families
+from penstock.transport.happy_eyeballs import _cancel, connect, interleave_families
 from penstock.transport.name_lookup import SocketAddress, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -193,7 +193,7 @@ async def test_of_two_that_answer_at_once_one_is_closed() -> None:
     with socket.socket() as winner, socket.socket() as other:
         attempts = [asyncio.ensure_future(answered(one)) for one in (other, winner)]
         await asyncio.wait(attempts)
-        await _give_up(attempts, winner)
+        await _cancel(attempts, winner)
         assert (winner.fileno() >= 0, other.fileno()) == (True, -1)
 
 

@@ -82,7 +82,7 @@ def read(data: bytes, version: str = "any") -> tuple[ProxyHeader, bytes]:
     """Read a header as the listener does; with what is left of the data."""
     header = ProxyHeader(version)
     while not header.is_complete and data:
-        size = header.wanted()
+        size = header.bytes_needed()
         assert size >= 1
         header.feed(data[:size])
         data = data[size:]
@@ -95,7 +95,7 @@ def test_a_header_is_read_and_nothing_after_it(case: str) -> None:
     header, left = read(data + FOLLOWING)
     assert header.is_complete
     assert header.source == source
-    assert header.wanted() == 0
+    assert header.bytes_needed() == 0
     assert left == FOLLOWING
 
 

@@ -37,10 +37,10 @@ async def test_an_address_of_another_machine() -> None:
 
 def test_a_name_of_no_machine() -> None:
     said = remedy(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
-    assert said.startswith("the name stands for no address here")
+    assert said.startswith("the name has no address here")
 
 
 def test_a_port_of_the_superuser() -> None:
     """Whoever runs the tests may be allowed to use it."""
     said = remedy(PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    assert said.startswith("ports below 1024 are the superuser's")
+    assert said.startswith("ports below 1024 need CAP_NET_BIND_SERVICE")

@@ -66,7 +66,7 @@ class Sink:
         self.data = b""
         self.ended: list[str] = []
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         assert not self.ended
         self.data += data
         if b"close" in data:
@@ -75,12 +75,12 @@ class Sink:
         else:
             self.wire.write(data[:10])
 
-    def congested(self) -> None: ...
+    def pause_writing(self) -> None: ...
 
-    def writable(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
-    def lost(self, because: str) -> None:
-        self.ended.append(because)
+    def connection_lost(self, reason: str) -> None:
+        self.ended.append(reason)
 
 
 class Rig:
@@ -105,7 +105,7 @@ class Rig:
 
     def end(self) -> None:
         self.wire.connection_lost(None)
-        assert self.admission.open == 0
+        assert self.admission.open_count == 0
         for sink in self.sinks:
             assert len(sink.ended) == 1
 
