@@ -16,7 +16,7 @@ pytest.importorskip("prometheus_client", reason="the extra admin is not installe
 
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
-from penstock.admin.rate_limiter import AT_ONCE
+from penstock.admin.rate_limiter import BURST
 from penstock.auth.admin_tokens import ADMIN, OPERATOR, ROLES, VIEWER
 from penstock.control.admin_requests import AdminRequest
 from penstock.protocol import reasons
@@ -62,8 +62,8 @@ def ask(
 
 def as_role(broker: Broker, each: Operation, token: str) -> Answer:
     """One operation, asked wrongly, so that it does nothing."""
-    told = {"nonsense": True} if each.acts else None
-    return ask(broker, each.path if each.acts else f"{each.path}?nonsense=1", told, token)
+    told = {"nonsense": True} if each.modifies else None
+    return ask(broker, each.path if each.modifies else f"{each.path}?nonsense=1", told, token)
 
 
 # -- who may ask -----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_each_operation_is_for_its_role_and_those_above(broker: Broker, each: Op
 
 def test_without_a_token_or_with_a_wrong_one_nothing_is_told(broker: Broker) -> None:
     for each in OPERATIONS:
-        method = "POST" if each.acts else "GET"
+        method = "POST" if each.modifies else "GET"
         for headers in ({}, {"Authorization": "Bearer admin-0123456789abcdeX"}):
             answer = get(broker, PREFIX + each.path, method, b"{}", **headers)
             assert answer.status == 401
@@ -100,7 +100,7 @@ def test_without_a_token_file_there_is_no_api(tmp_path: Path) -> None:
 def test_a_token_that_is_used_too_often_waits(broker: Broker) -> None:
     assert ask(broker, "/drain", token=many(0)).status == 200
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(ask, broker, "/drain", None, many(0)) for _ in range(int(AT_ONCE) * 5)]
+        asked = [pool.submit(ask, broker, "/drain", None, many(0)) for _ in range(int(BURST) * 5)]
     refused = [one.result() for one in asked if one.result().status == 429]
     assert refused
     assert refused[0].headers["retry-after"] == "1"
@@ -300,7 +300,7 @@ def test_whatever_is_asked_is_answered_and_never_with_a_failure(
     each = drawn.draw(st.sampled_from(OPERATIONS))
     fields = [*each.request.__struct_fields__, "client", "older_than_s", "x"]
     token = many(20 + drawn.draw(st.integers(0, MANY - 21)))
-    if each.acts:
+    if each.modifies:
         told = drawn.draw(st.dictionaries(st.sampled_from(fields), VALUES, max_size=4))
         try:
             body = json.dumps(told).encode("utf-8", "surrogatepass")

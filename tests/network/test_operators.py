@@ -21,7 +21,7 @@ pytest.importorskip("prometheus_client", reason="the extra admin is not installe
 
 from penstock.admin.connection_timeouts import CONNECTIONS_MAX
 from penstock.admin.operations import PREFIX
-from penstock.admin.rate_limiter import LOGINS_AT_ONCE
+from penstock.admin.rate_limiter import LOGINS_BURST
 from penstock.admin.web import ANSWERS_MAX
 from penstock.auth.files import read_passwords, write_passwords
 from penstock.auth.scram import keys_for, line_of
@@ -131,7 +131,7 @@ def test_who_may_not_be_here_any_more_is_out_before_the_next_act(tmp_path: Path)
 
 def test_logins_of_one_address_are_limited_whatever_they_show(broker: Broker) -> None:
     assert sessions(broker, basic("victor")) == 200
-    count = int(LOGINS_AT_ONCE) + 5
+    count = int(LOGINS_BURST) + 5
     answers = [Visit(broker, "", f"eyJ.{number}.x").answer.status for number in range(count)]
     assert set(answers) == {401, 429}
     assert sessions(broker, basic("victor")) == 200, "what was right lately is no login"

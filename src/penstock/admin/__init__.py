@@ -1,7 +1,8 @@
-"""The admin process of a broker: HTTP for operators and their tools, beside the event loop.
+"""The admin process of a broker: an HTTP server for operators and their tools.
 
-It asks the broker over the control socket only (``penstock.control``), and imports nothing of what
-runs in the broker. ``broker`` asks, ``disk`` looks how much is free, ``health`` judges,
-``exposition`` writes metrics for Prometheus, ``access`` knows tokens, ``api`` has the operations of
-``operations``, ``web`` answers HTTP, ``service`` is the process.
+It is a process of its own, speaks to the broker over the control socket only (``penstock.control``)
+and imports no module that runs in the broker. ``service`` is the process and ``web`` its HTTP
+application. ``broker`` sends requests to the broker, ``disk`` measures free space, ``health`` has
+the health checks, ``exposition`` writes metrics for Prometheus, ``access`` authenticates requests,
+``api`` serves the operations listed in ``operations``, ``page`` serves the page of operators.
 """

@@ -1,21 +1,22 @@
-"""Access to the admin process: by a token, a password, or a loopback address.
+"""Authentication of HTTP requests: by a token, a password, or the cookie of a session.
 
-=====================  =====================================  ==============================
-                       health checks                          metrics, the API, the page
-=====================  =====================================  ==============================
-with tokens or users   for everyone; reasons need one         for those who show one
-without (loopback)     for everyone who reaches it            metrics as well, the others not
-=====================  =====================================  ==============================
+=============================  ===================================  ========  ================
+configured                     health checks                        metrics   API and page
+=============================  ===================================  ========  ================
+tokens or users                for everyone; reasons need a login   a login   a login
+neither (loopback only)        for everyone, with reasons           everyone  refused
+=============================  ===================================  ========  ================
 
 A request is authenticated in one of three ways::
 
       Authorization: Bearer TOKEN ───────────────────────────────────────▶ the token's role
-      Authorization: Basic USER:PASSWORD ─▶ known for a while, or the broker ─▶ the user's role
-      a cookie of the page ─▶ its session ─╮
-      a CSRF token, if it changes something ─┴─▶ the user's role
+      Authorization: Basic USER:PASSWORD ─▶ checked recently, or by the broker ─▶ the user's role
+      the page's cookie ─▶ its session ────────────────╮
+      a CSRF token, if the request changes something ──┴─▶ the user's role
 
-Where neither tokens nor users are set, the request must name this machine as its host. Else a page
-in a browser here could have its own name resolved to the loopback address, and read the answers.
+If neither tokens nor users are set, the ``Host`` header must name this machine. Otherwise a web
+page in a browser on this machine could resolve its own name to the loopback address, and read the
+responses (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple, final
 
 from starlette.requests import Request
 
-from penstock.admin.logins import ASKED_TOO_OFTEN, HttpRefusal, Logins, address_of
+from penstock.admin.logins import TOO_MANY_REQUESTS, HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import RateLimiter
 from penstock.admin.sessions import Session, key_of
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
@@ -36,10 +37,10 @@ from penstock.errors import PenstockError
 COOKIE: Final = "penstock_session"
 SECURE_COOKIE: Final = "__Host-penstock_session"
 CSRF_HEADER: Final = "x-csrf-token"
-"""The header in which a request of the page that changes something has the session's CSRF token."""
+"""The header with the session's CSRF token, in requests of the page that change something."""
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_OURS: Final = frozenset({"", "same-origin", "none"})
+_SAME_SITE_VALUES: Final = frozenset({"", "same-origin", "none"})
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 
 
@@ -47,8 +48,8 @@ class Principal(NamedTuple):
     """The token or user that a request was authenticated with.
 
     Attributes:
-        grant: its name and role.
-        by: its name, address and way in, for the log and the event: "alice at 10.0.0.7 (API)".
+        grant: the name and the role of the token or user.
+        by: name, address and kind of access, for the log and the event: "alice at 10.0.0.7 (API)".
     """
 
     grant: AdminGrant
@@ -60,9 +61,9 @@ class Gate:
     """Authenticates requests, and refuses requests from pages of other sites.
 
     Args:
-        tokens: the accepted tokens; None: there are none.
-        logins: the sessions of users and tokens; None: neither tokens nor users are set.
-        host: the address that is listened on, as a URL has it.
+        tokens: the accepted tokens; None if there are none.
+        logins: the sessions of users and tokens; None if neither tokens nor users are set.
+        host: the address that the process listens on, in the form of a URL.
     """
 
     def __init__(self, tokens: AdminTokens | None, logins: Logins | None, host: str) -> None:
@@ -72,21 +73,21 @@ class Gate:
 
     @property
     def requires_credentials(self) -> bool:
-        """Return whether requests must have a token, a password or a session."""
+        """Return whether tokens or users are set, so that requests need credentials."""
         return self._logins is not None
 
     def accepts_host(self, host: str) -> bool:
         """Return whether a request with this ``Host`` header may be answered."""
         if self.requires_credentials:
-            return True  # a page under another name has none to send
+            return True  # a page under another name has no credentials to send
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return name.lower() in self._names
 
-    def recognises(self, request: Request) -> bool:
-        """Return whether a request may see why a health check fails; the broker is not asked.
+    def may_see_reasons(self, request: Request) -> bool:
+        """Return whether the response to a health check may say why the check fails.
 
-        It may with a valid token, with the cookie of a session that was confirmed within
-        ``CONFIRM_S``, and where no credentials are required.
+        It may if no credentials are required, or if the request has a valid token, or the cookie of
+        a session that was confirmed within ``CONFIRM_S``. No request is sent to the broker.
         """
         if self._logins is None:
             return True
@@ -97,19 +98,19 @@ class Gate:
         return found is not None and self._logins.is_confirmed(found)
 
     async def admit(
-        self, request: Request, limiter: RateLimiter | None = None, *, acts: bool
+        self, request: Request, limiter: RateLimiter | None = None, *, modifies: bool
     ) -> Principal | HttpRefusal:
-        """Authenticate a request; return its token or user, or why it is refused.
+        """Authenticate a request; return its token or user, or the reason for a refusal.
 
         Args:
             request: the request.
-            limiter: counts the requests of each token or user, before the broker is asked about
-                one; None: they are not counted.
-            acts: whether it changes something: then the broker is asked about a user each time.
+            limiter: limits the rate of requests of each token or user; None for no limit.
+            modifies: whether the request changes something; the broker then confirms the user's
+                role for this request, instead of every ``CONFIRM_S``.
         """
         logins = self._logins
         if logins is None:
-            return HttpRefusal(403, "this needs admin.users or admin.token_file, which say who may")
+            return HttpRefusal(403, "nobody has access: set admin.users or admin.token_file")
         address = address_of(request)
         scheme, shown = _authorization(request)
         try:
@@ -117,68 +118,70 @@ class Gate:
                 grant = self._token_grant(shown)
                 if grant is not None:
                     if limiter is not None and not limiter.allow(grant.name):
-                        return ASKED_TOO_OFTEN
+                        return TOO_MANY_REQUESTS
                     return Principal(grant, f"{grant.name} at {address} (API)")
             elif scheme == "basic":
                 pair = _name_and_password(shown)
                 if pair is not None:
-                    found = await logins.by_password(*pair, address, limiter, acts=acts)
+                    found = await logins.authenticate_password(
+                        *pair, address, limiter, modifies=modifies
+                    )
                     if isinstance(found, HttpRefusal):
                         return found
                     return Principal(found.grant, f"{found.grant.name} at {address} (API)")
             else:
-                return await self._by_cookie(request, logins, address, limiter, acts=acts)
+                return await self._admit_cookie(
+                    request, logins, address, limiter, modifies=modifies
+                )
         except PenstockError as error:
             return HttpRefusal(503, str(error))
         return HttpRefusal(401, "the token or the user name and password are wrong", _CHALLENGE)
 
-    async def _by_cookie(
+    async def _admit_cookie(
         self,
         request: Request,
         logins: Logins,
         address: str,
         limiter: RateLimiter | None,
         *,
-        acts: bool,
+        modifies: bool,
     ) -> Principal | HttpRefusal:
         key = cookie_key(request)
         session = logins.find(key, address)
         if session is None:
-            return HttpRefusal(401, "this asks for a token or a login", _CHALLENGE)
-        if not is_ours(request):
-            return HttpRefusal(403, "a page of another site asks")
-        if acts and not has_csrf_token(request, session):
-            return HttpRefusal(403, f"an act of the page needs its {CSRF_HEADER} header")
+            return HttpRefusal(401, "this needs a token or a login", _CHALLENGE)
+        if not is_same_site(request):
+            return HttpRefusal(403, "the request comes from a page of another site")
+        if modifies and not has_csrf_token(request, session):
+            return HttpRefusal(403, f"the {CSRF_HEADER} header is missing or wrong")
         if limiter is not None and not limiter.allow(session.grant.name):
-            return ASKED_TOO_OFTEN
-        if not await logins.confirm(key, session, acts=acts):
-            return HttpRefusal(
-                401, "the session ended: the user may not be here any more", _CHALLENGE
-            )
+            return TOO_MANY_REQUESTS
+        if not await logins.confirm(key, session, modifies=modifies):
+            return HttpRefusal(401, "the session ended: its user has lost access", _CHALLENGE)
         return Principal(session.grant, f"{session.grant.name} at {address} (page)")
 
     def _token_grant(self, token: str) -> AdminGrant | None:
         return None if self._tokens is None else self._tokens.grant(token)
 
 
-def is_ours(request: Request) -> bool:
-    """Return whether a request of a browser comes from our own page, or from no page."""
-    return request.headers.get("sec-fetch-site", "") in _OURS
+def is_same_site(request: Request) -> bool:
+    """Return whether a request comes from our own page, or from no page (``Sec-Fetch-Site``)."""
+    return request.headers.get("sec-fetch-site", "") in _SAME_SITE_VALUES
 
 
 def has_csrf_token(request: Request, session: Session) -> bool:
-    """Return whether a request has the CSRF token of its session."""
+    """Return whether a request has its session's CSRF token; compare in constant time."""
     shown = request.headers.get(CSRF_HEADER, "").encode("utf-8", "surrogatepass")
     return hmac.compare_digest(shown, session.csrf_token.encode())
 
 
 def cookie_name(request: Request) -> str:
-    """Return the name of the cookie: with TLS one that only this host over TLS can set."""
+    """Return the name of the session's cookie; over TLS it has the prefix ``__Host-``."""
     return SECURE_COOKIE if request.url.scheme == "https" else COOKIE
 
 
 def cookie_key(request: Request) -> bytes:
-    """Return the key of the session that a request's cookie names."""
+    """Return the key of a request's session: the hash of its cookie, or of "" without one."""
     return key_of(request.cookies.get(cookie_name(request), ""))
 
 
@@ -189,7 +192,7 @@ def _authorization(request: Request) -> tuple[str, str]:
 
 
 def _name_and_password(shown: str) -> tuple[str, str] | None:
-    """Return user name and password of a Basic header (RFC 7617); None where it is malformed."""
+    """Return user name and password of a Basic header (RFC 7617); None if it is malformed."""
     try:
         text = base64.b64decode(shown, validate=True).decode()
     except (ValueError, binascii.Error):

@@ -2,8 +2,9 @@
 
 ::
 
-      request ─▶ who? 401 ─▶ not too often? 429 ─▶ still? 401 ─▶ its role? 403 ─▶ understood? 400
-                  ─▶ the broker, over the control socket ─▶ 200, or 404, 409, 503
+      request ─▶ authenticate (401) ─▶ rate limit (429) ─▶ confirm the session (401)
+              ─▶ check the role (403) ─▶ decode (400)
+              ─▶ the broker, over the control socket ─▶ 200, or 404, 409, 503
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.admin.events import EventReader, ListEvents
 from penstock.admin.logins import HttpRefusal
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
-from penstock.admin.parameters import Mistake, from_json, from_query
+from penstock.admin.parameters import BadRequest, from_json, from_query
 from penstock.admin.rate_limiter import RateLimiter
 from penstock.auth.admin_tokens import VIEWER
 from penstock.control.client import RequestRefused
@@ -33,18 +34,18 @@ from penstock.errors import ConfigError, PenstockError
 BODY_BYTES_MAX: Final = 131_072
 
 BODY_S: Final = 10.0
-"""Time for the body of a request to arrive, seconds."""
+"""Time within which the body of a request must arrive, seconds."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRoute]:
-    """Return the routes of all operations, and of the document about them."""
+    """Return the routes of all operations, and of the OpenAPI document."""
     limiter = RateLimiter()
     described = msgspec.json.encode(document())
 
     async def openapi(request: Request) -> Response:
-        admitted = await admitted_as(gate, limiter, request, VIEWER, acts=False)
+        admitted = await admit_with_role(gate, limiter, request, VIEWER, modifies=False)
         if isinstance(admitted, HttpRefusal):
             return refusal(*admitted)
         return Response(described, media_type="application/json")
@@ -65,62 +66,76 @@ def _handler(
     operation: Operation, broker: Broker, events: EventReader, gate: Gate, limiter: RateLimiter
 ) -> Handler:
     async def handle(request: Request) -> Response:
-        admitted = await admitted_as(gate, limiter, request, operation.role, acts=operation.acts)
+        admitted = await admit_with_role(
+            gate, limiter, request, operation.role, modifies=operation.modifies
+        )
         if isinstance(admitted, HttpRefusal):
             return refusal(*admitted)
         try:
-            if operation.acts:
-                asked = from_json(operation.request, await json_body(request))
-                asked = msgspec.structs.replace(asked, by=admitted.by)
-                answer = await broker.act(asked, operation.answer)  # type: ignore[arg-type]
+            if operation.modifies:
+                command = from_json(operation.request, await json_body(request))
+                command = msgspec.structs.replace(command, by=admitted.by)
+                answer = await broker.execute(command, operation.answer)  # type: ignore[arg-type]
             else:
-                asked = from_query(operation.request, request.query_params.multi_items())
-                answer = await _queried(broker, events, asked, operation)
-        except Mistake as mistake:
+                query = from_query(operation.request, request.query_params.multi_items())
+                answer = await _answer_query(broker, events, query, operation)
+        except BadRequest as mistake:
             return refusal(mistake.status, str(mistake))
         except RequestRefused as refused:
             return refusal(400 if refused.is_mistake else 409, str(refused))
-        except ConfigError as error:  # bytes that are no UTF-8
+        except ConfigError as error:  # the request has bytes that are not UTF-8
             return refusal(400, str(error))
         except PenstockError as error:
             return refusal(503, str(error))
         if answer is None:
-            return refusal(404, "there is none")
-        if operation.finish is not None:
-            answer = operation.finish(answer)
+            return refusal(404, "not found")
+        if operation.convert is not None:
+            answer = operation.convert(answer)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return handle
 
 
-async def _queried(
-    broker: Broker, events: EventReader, asked: msgspec.Struct, operation: Operation
+async def _answer_query(
+    broker: Broker, events: EventReader, query: msgspec.Struct, operation: Operation
 ) -> Any:
-    """Return the answer to a request that changes nothing: from the events or the broker."""
-    if isinstance(asked, ListEvents):
-        return await events.listed(asked)
-    if isinstance(asked, ReadHealth):
+    """Return the answer to a request that changes nothing, from the event log or the broker."""
+    if isinstance(query, ListEvents):
+        return await events.list_events(query)
+    if isinstance(query, ReadHealth):
         return (await broker.health()).answer
-    if isinstance(asked, ReadMetrics):
+    if isinstance(query, ReadMetrics):
         return (await broker.metrics()).answer
-    return await broker.query(asked, operation.answer)  # type: ignore[arg-type]
+    return await broker.query(query, operation.answer)  # type: ignore[arg-type]
 
 
 def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    """Return the response to a request that is refused, or that failed."""
+    """Return a JSON response with an error.
+
+    Args:
+        status: the HTTP status.
+        why: the reason, one sentence.
+        headers: further headers.
+    """
     return JSONResponse({"error": why}, status, headers)
 
 
-async def admitted_as(
-    gate: Gate, limiter: RateLimiter, request: Request, role: str, *, acts: bool
+async def admit_with_role(
+    gate: Gate, limiter: RateLimiter, request: Request, role: str, *, modifies: bool
 ) -> Principal | HttpRefusal:
-    """Authenticate a request; refuse one whose token or user may not act as ``role``, or asks too
-    often.
+    """Authenticate a request, apply the rate limit, and check the role.
+
+    Args:
+        gate: authenticates the request.
+        limiter: limits the rate of requests of each token or user.
+        request: the request.
+        role: the role that the token or user must have at least.
+        modifies: whether the request changes something.
 
     Returns:
-        The token or user, or why the request is refused.
+        The token or user, or the reason for a refusal.
     """
-    admitted = await gate.admit(request, limiter, acts=acts)
+    admitted = await gate.admit(request, limiter, modifies=modifies)
     if isinstance(admitted, HttpRefusal):
         return admitted
     grant = admitted.grant
@@ -132,23 +147,26 @@ async def admitted_as(
 
 
 async def json_body(request: Request) -> bytes:
-    """Return the body of a request, which must say that it is JSON: no form of a page does.
+    """Return the body of a request.
+
+    The content type must be JSON, because an HTML form of another site cannot send that type.
 
     Raises:
-        Mistake: it says something else, is too large, does not arrive, or not in time.
+        BadRequest: the content type is another one, the body is larger than ``BODY_BYTES_MAX``,
+            the request was aborted, or the body did not arrive within ``BODY_S``.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Mistake("the body must be application/json", 415)
+        raise BadRequest("the body must be application/json", 415)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
             async for piece in request.stream():
                 body += piece
                 if len(body) > BODY_BYTES_MAX:
-                    raise Mistake(f"the body may have {BODY_BYTES_MAX} bytes", 413)
+                    raise BadRequest(f"the body may have at most {BODY_BYTES_MAX} bytes", 413)
     except ClientDisconnect:
-        raise Mistake("the request ended before its body did") from None
+        raise BadRequest("the request was aborted before its body was complete") from None
     except TimeoutError:
-        raise Mistake(f"the body did not arrive within {BODY_S:g} s", 408) from None
+        raise BadRequest(f"the body did not arrive within {BODY_S:g} s", 408) from None
     return bytes(body)

@@ -1,4 +1,4 @@
-"""The document of the API, docs/api.md, made from its operations."""
+"""Writes the documentation of the API, docs/api.md, from its operations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from src/penstock/admin/operations.py; change it there. -->
 
-What `penstock clients`, `sessions`, `retained`, `bans` and `reload` do ([control.md](control.md)),
-over HTTP, by the admin process ([monitoring.md](monitoring.md)):
+The admin process ([monitoring.md](monitoring.md)) offers over HTTP what the commands
+`penstock clients`, `sessions`, `retained`, `bans` and `reload` do ([control.md](control.md)):
 
 ```sh
 printf 'alice:%s operator\\n' "$(openssl rand -hex 32)" > tokens && chmod 600 tokens
@@ -26,48 +26,50 @@ curl -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \\
      -d '{"filter": {"client": "press-7"}, "why": "maintenance"}' "$api/sessions/kick"
 ```
 
-What changes nothing is a GET with parameters in the query; what acts is a POST with a JSON object.
-The conditions on sessions (`client`, `user`, `address`, `connected`, `older_than_s`; patterns as in
-a shell) are parameters of a GET, and the object `filter` of a POST, where `{}` means all. Acts on
-many have `only_count`: it changes nothing, and the answer is how many it would concern. Lists come
-in pages: `cursor` of an answer goes into the next request, and is empty at the end.
+An operation that changes nothing is a GET with parameters in the query; one that changes something
+is a POST with a JSON object. The conditions on sessions (`client`, `user`, `address`, `connected`,
+`older_than_s`; patterns as in a shell) are parameters of a GET, and the object `filter` of a POST,
+where `{}` means all sessions. Operations on many sessions, messages or bans have `only_count`: with
+it they change nothing, and the answer is the number that they would affect. Lists are paged:
+`cursor` of an answer goes into the next request, and is empty on the last page.
 
-`GET /api/v1/openapi.json` is all of it as an OpenAPI 3.1 document. It is made from the types by
-which the broker itself reads requests.
+`GET /api/v1/openapi.json` is the OpenAPI 3.1 document of all operations. It is generated from the
+types with which the broker itself decodes requests.
 
 ## Tokens and roles
 
 The token file (admin.token_file) has one token a line, `[NAME:]TOKEN [ROLE]`, and only the broker's
-user may read it. Users of the broker with a role in admin.users show their password instead
-(`curl -u alice`), as they do on [the page](page.md). Without both there is no API.
+user may read it. Users of the broker with a role in admin.users authenticate with their password
+instead (`curl -u alice`), as they do on [the page](page.md). If neither is set, the API refuses all
+requests.
 
 | role | may |
 |---|---|
-| `viewer`, or none | look: lists, one session, metrics |
+| `viewer`, or none | read: lists, one session, metrics |
 | `operator` | also kick, ban, lift bans, and read the payload of a retained message |
-| `admin` | also remove sessions, clear retained messages, empty the broker, and reload |
+| `admin` | also remove sessions, clear retained messages, drain the broker, and reload |
 
-Each act is a line in the broker's log and an [event](audit.md) `administered`, `by` the name of the
-token or user and the address it came from: `alice at 10.0.0.7 (API) disconnected 1 clients`. Tokens
-are compared by their hashes: a right one and a wrong one take the same time
-(`python -m benchmarks.admin_tokens`). One token or user may ask 20 times a second, after 40 times
-at once. An act must say that it is `application/json`, and with the cookie of the page it must have
-the CSRF token of its session (`X-CSRF-Token`), so that no other page in a browser can act for
-somebody.
+Each POST is a line in the broker's log and an [event](audit.md) `administered`, `by` the name of
+the token or user and the address it came from: `alice at 10.0.0.7 (API) disconnected 1 clients`.
+Tokens are compared by their hashes: a right one and a wrong one take the same time
+(`python -m benchmarks.admin_tokens`). One token or user may send 20 requests a second, with bursts
+of 40. A POST must have the content type `application/json`, and with the cookie of the page also
+the CSRF token of its session (`X-CSRF-Token`), so that no other page in a browser can send it on
+the user's behalf.
 
-A password is checked by the broker, as that of a client, with the same delays and bans
-([security.md](security.md#wrong-passwords)), and once more after five minutes; before each act the
-broker is asked whether its user may still be here. One address may try ten passwords at once, and
+The broker checks a password as it checks those of clients, with the same delays and bans
+([security.md](security.md#wrong-passwords)), and checks it again after five minutes; before each
+POST it confirms that the user still has its role. One address may try ten passwords in a burst, and
 one more every two seconds.
 
-`GET /events` goes back from the newest event: `cursor` of an answer asks for older ones. An answer
-may have fewer than `limit` and a cursor, where the search took longer than three seconds. It needs
-`events.enabled`; without, it is refused with 409.
+`GET /events` lists events from the newest to older ones; `cursor` of an answer continues with older
+ones. An answer may have fewer than `limit` entries and yet a cursor, if the search took longer than
+three seconds. The operation needs `events.enabled`, and is otherwise refused with 409.
 """
 
 
 def as_markdown() -> str:
-    """Return the whole of docs/api.md."""
+    """Return the text of docs/api.md."""
     described = document()
     lines = [
         _INTRODUCTION,
@@ -90,7 +92,7 @@ def as_markdown() -> str:
 
 def _row(each: Operation, described: dict[str, Any]) -> str:
     operation = described["paths"][each.path][each.method.lower()]
-    if each.acts:
+    if each.modifies:
         schema = described["components"]["schemas"][each.request.__name__]
         required = set(schema["required"])
         fields = [(name, name in required) for name in schema["properties"]]
@@ -103,7 +105,7 @@ def _row(each: Operation, described: dict[str, Any]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """Return the type of an answer in a word or two."""
+    """Return the type of an answer in a few words, such as "list of `Page`"."""
     if "$ref" in schema:
         return f"`{schema['$ref'].rpartition('/')[2]}`"
     if schema.get("type") == "array":

@@ -1,12 +1,13 @@
-"""An executor for requests of one kind: some at a time, each in a thread; a few more may wait.
+"""An executor with a bounded number of threads and a bounded queue, for requests of one kind.
 
 ::
 
-      run ─▶ WAITING_MAX wait already? ── yes ─▶ refused
-                       ╰── no ─▶ its turn ─▶ a thread ─▶ done
+      run ─▶ WAITING_MAX requests wait already? ── yes ─▶ refused
+                       ╰── no ─▶ wait for a free thread ─▶ run in it ─▶ result
 
-All requests that wait are among the ``web.ANSWERS_MAX`` that are answered at a time. So that one
-kind that takes long does not take the places of all others, only few of each may wait.
+Waiting requests count towards the ``web.ANSWERS_MAX`` HTTP requests that are answered at a time.
+Each kind has a queue of its own, and a short one, so that slow requests of one kind do not use up
+that limit.
 """
 
 from __future__ import annotations
@@ -19,38 +20,39 @@ from typing import Final, TypeVar, final
 from penstock.errors import StoreError
 
 WAITING_MAX: Final = 8
-"""Requests that wait for their turn in one executor."""
+"""Requests that may wait for a thread of one executor."""
 
 T = TypeVar("T")
 
 
 @final
 class BoundedExecutor:
-    """Runs requests of one kind in threads, a bounded number of them.
+    """Runs requests of one kind in a bounded number of threads.
 
     Args:
-        name: the kind in a word or two, as a refusal tells it.
-        turns: how many are at work at a time.
-        waiting_max: how many more may wait.
+        name: the kind of requests, in the plural, for the error message.
+        running_max: requests that run at the same time.
+        waiting_max: further requests that may wait.
     """
 
-    def __init__(self, name: str, turns: int, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(self, name: str, running_max: int, waiting_max: int = WAITING_MAX) -> None:
         self._name = name
-        self._turns = asyncio.Semaphore(turns)
-        self._threads = ThreadPoolExecutor(turns, name)
-        self._room = turns + waiting_max
+        self._slots = asyncio.Semaphore(running_max)
+        self._threads = ThreadPoolExecutor(running_max, name)
+        self._free_places = running_max + waiting_max
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Wait for a turn, call ``work`` in a thread, and return its result.
+        """Wait for a free thread, call ``work`` in it, and return its result.
 
         Raises:
-            StoreError: too many wait already.
+            StoreError: ``waiting_max`` requests wait already.
+            Exception: the error that ``work`` raised.
         """
-        if self._room == 0:
-            raise StoreError(f"too many {self._name} wait for their turn; ask again")
-        self._room -= 1
+        if self._free_places == 0:
+            raise StoreError(f"too many {self._name} are waiting; try again")
+        self._free_places -= 1
         try:
-            async with self._turns:
+            async with self._slots:
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
-            self._room += 1
+            self._free_places += 1

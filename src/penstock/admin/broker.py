@@ -1,18 +1,18 @@
-"""The admin process asks the broker, each question within a time.
+"""Requests to the broker over the control socket, each with a time limit.
 
-Health and metrics are asked once at a time: whoever asks while the same question is under way gets
-its answer, so that any number of scrapes and probes costs the broker one of each. All else waits
-for its turn in an executor (``bounded_executor``): a list that takes long holds up no act, and no
-login either.
+Of the requests for health and for metrics one is under way at a time: a caller that comes while it
+is under way gets its answer, too, so that any number of scrapes and probes costs the broker one
+request. All other requests run in executors (``bounded_executor``), one for each kind: a slow list
+delays neither commands nor logins.
 
-=========  =====================================================================
+=========  ==============================================================================
 executor   requests
-=========  =====================================================================
-queries    lists, and whatever else changes nothing
-acts       what changes something, and whether somebody may still do it
-logins     passwords: the broker takes its time for a wrong one
+=========  ==============================================================================
+queries    lists, and other requests that change nothing
+commands   requests that change something, and confirmations of an operator's role
+logins     password checks; the broker delays its answer to a wrong password
 rankings   the highest sessions by a measure, which takes longer than other lists
-=========  =====================================================================
+=========  ==============================================================================
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMe
 from penstock.control.ranking_requests import RankSessions
 
 QUERIES_MAX: Final = 2
-ACTS_MAX: Final = 4
+COMMANDS_MAX: Final = 4
 LOGINS_MAX: Final = 4
-"""Requests of each executor that the broker has at a time."""
+"""Requests of each executor that the broker processes at a time."""
 
-ACTS_WAITING_MAX: Final = 32
-"""Acts that wait: more than of other requests, for before most others the broker is asked here
-whether somebody may still be here."""
+COMMANDS_WAITING_MAX: Final = 32
+"""Commands that may wait: more than requests of other kinds, because most other requests need a
+confirmation of the operator's role first, which this executor runs."""
 
 LOGIN_S_MAX: Final = 15.0
-"""How long the broker may take for a password, seconds; it delays one for five at most."""
+"""Time limit for a password check, seconds; the broker delays its answer by at most five."""
 
 METRICS_S_MAX: Final = 9.0
-"""How long the broker may take for a scrape, seconds; Prometheus gives up after ten."""
+"""Time limit for a scrape of metrics, seconds; Prometheus gives up after ten."""
 
 T = TypeVar("T")
 
 
 class BrokerAnswer(NamedTuple, Generic[T]):
-    """An answer of the broker.
+    """An answer of the broker, with the time it took.
 
     Attributes:
         answer: the answer.
-        took_s: how long it took, seconds.
+        took_s: time from the request to the answer, seconds.
     """
 
     answer: T
@@ -62,79 +62,102 @@ class BrokerAnswer(NamedTuple, Generic[T]):
 
 @final
 class Broker:
-    """The broker that uses a data directory, as the admin process sees it.
+    """Sends requests to the broker that uses a data directory.
 
     Args:
         data_dir: the broker's data directory.
-        answer_s_max: how long a health request may take, seconds.
+        answer_s_max: time limit for a health request, seconds.
     """
 
     def __init__(self, data_dir: Path, answer_s_max: float) -> None:
         self.data_dir = data_dir
-        self._health: _Question[Health] = _Question(
+        self._health: _SharedRequest[Health] = _SharedRequest(
             lambda: ask(data_dir, ReadHealth(), Health, answer_s_max)
         )
-        self._metrics: _Question[Metrics] = _Question(
+        self._metrics: _SharedRequest[Metrics] = _SharedRequest(
             lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
         self._queries = BoundedExecutor("lists", QUERIES_MAX)
-        self._acts = BoundedExecutor("acts", ACTS_MAX, ACTS_WAITING_MAX)
+        self._commands = BoundedExecutor("acts", COMMANDS_MAX, COMMANDS_WAITING_MAX)
         self._logins = BoundedExecutor("logins", LOGINS_MAX)
         self._rankings = BoundedExecutor("rankings", 1)
 
     async def health(self) -> BrokerAnswer[Health]:
-        """Return the health of the broker: its store, its commits, draining and its end.
+        """Return the health of the broker: its store, its commits, drain and shutdown.
 
         Raises:
-            PenstockError: it does not answer in time; one sentence.
+            PenstockError: the broker is not reached, or does not answer in time.
         """
         return await self._health.answer()
 
     async def metrics(self) -> BrokerAnswer[Metrics]:
-        """Return the metrics of the broker and of its disk; errors as of ``health``."""
+        """Return the metrics of the broker and of its disk.
+
+        Raises:
+            PenstockError: the broker is not reached, or does not answer in time.
+        """
         return await self._metrics.answer()
 
     async def query(self, request: Request, answer: type[T]) -> T:
-        """Have the broker answer a request of the API with a value of type ``answer``.
+        """Send a request that changes nothing; return the answer, decoded as ``answer``.
 
         Raises:
-            RequestRefused: it says why not.
-            PenstockError: it does not answer in time, is not there, or too many ask.
+            RequestRefused: the broker refuses the request.
+            PenstockError: the broker is not reached or does not answer in time, or too many
+                requests wait.
         """
         executor = self._rankings if isinstance(request, RankSessions) else self._queries
         return await executor.run(lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S))
 
-    async def act(self, request: Request, answer: type[T]) -> T:
-        """Have the broker carry out a request that changes something; see ``query``."""
-        return await self._acts.run(lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S))
+    async def execute(self, request: Request, answer: type[T]) -> T:
+        """Send a request that changes something; return the answer, decoded as ``answer``.
+
+        Raises:
+            RequestRefused: the broker refuses the request.
+            PenstockError: the broker is not reached or does not answer in time, or too many
+                requests wait.
+        """
+        return await self._commands.run(
+            lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S)
+        )
 
     async def log_in(self, request: LogIn) -> Login:
-        """Have the broker check a password; errors as of ``query``."""
+        """Have the broker check a password; return its answer.
+
+        Raises:
+            PenstockError: the broker is not reached or does not answer in time, or too many
+                logins wait.
+        """
         return await self._logins.run(lambda: ask(self.data_dir, request, Login, LOGIN_S_MAX))
 
     async def confirm(self, request: ConfirmLogin) -> str:
-        """Return the role of an operator that logged in; empty for none. Errors as of ``query``."""
-        return await self._acts.run(lambda: ask(self.data_dir, request, str, LOGIN_S_MAX))
+        """Return the present role of an operator that logged in; "" if it has none.
+
+        Raises:
+            PenstockError: the broker is not reached or does not answer in time, or too many
+                requests wait.
+        """
+        return await self._commands.run(lambda: ask(self.data_dir, request, str, LOGIN_S_MAX))
 
 
 @final
-class _Question(Generic[T]):
-    """A question that is asked in a thread, once at a time."""
+class _SharedRequest(Generic[T]):
+    """A request that runs in a thread and at most once at a time; its callers share the answer."""
 
-    def __init__(self, ask_broker: Callable[[], T]) -> None:
-        self._ask = ask_broker
-        self._under_way: asyncio.Task[BrokerAnswer[T]] | None = None
+    def __init__(self, request_broker: Callable[[], T]) -> None:
+        self._request_broker = request_broker
+        self._task: asyncio.Task[BrokerAnswer[T]] | None = None
 
     async def answer(self) -> BrokerAnswer[T]:
-        """Return the answer to the question under way, or ask it."""
-        if self._under_way is None:
-            self._under_way = asyncio.create_task(self._ask_once())
-        return await asyncio.shield(self._under_way)  # others may wait for it, too
+        """Return the answer to the request under way; send the request if none is under way."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return await asyncio.shield(self._task)  # other callers may await it
 
-    async def _ask_once(self) -> BrokerAnswer[T]:
+    async def _run(self) -> BrokerAnswer[T]:
         began_s = time.monotonic()
         try:
-            answer = await asyncio.to_thread(self._ask)
+            answer = await asyncio.to_thread(self._request_broker)
         finally:
-            self._under_way = None
+            self._task = None
         return BrokerAnswer(answer, time.monotonic() - began_s)

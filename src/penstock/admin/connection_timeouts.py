@@ -1,18 +1,20 @@
-"""HTTP connections: how many there may be, and how long one may take for a request.
+"""Limits of HTTP connections: their number, and the time that a request may take to arrive.
 
 ::
 
-      open ─▶ waits: no request yet, half of one, or its body ─▶ answers ─▶ waits …
-                │ or for its peer to read earlier answers
-                │ for HEAD_S to twice that ─▶ closed
-                ╰ CONNECTIONS_MAX others are there ─▶ the one that waits longest is closed
+      opened ─▶ waiting for a request, its rest or its body ─▶ response ─▶ waiting …
+                │ or for the peer to read earlier responses
+                ├ for REQUEST_S_MAX to twice that ─▶ closed
+                ╰ more than CONNECTIONS_MAX are open ─▶ the one that has waited longest is closed
 
-uvicorn bounds how long a connection may be idle between two requests, and not how slowly a request
-may arrive, or how long a peer may leave answers unread; and where it has many connections it
-refuses all requests, health checks too. So each is looked at every ``HEAD_S``: one that has begun
-no request since then, and answers none or cannot write its answer, is closed.
-A new connection always finds a place as long as one that only waits has one, and of those that are
-answered only ``web.ANSWERS_MAX`` are no checks.
+uvicorn limits how long a connection may be idle between two requests, but not how slowly a request
+may arrive, nor how long a peer may leave responses unread; and at its own limit of connections it
+refuses all requests, health checks too. So ``TimeoutProtocol`` checks each connection every
+``REQUEST_S_MAX``, and closes it if no request began since the last check and it answers none, or
+cannot write its response.
+
+A new connection is accepted as long as another one is waiting, which is then closed. Health checks
+apart, at most ``web.ANSWERS_MAX`` connections are not waiting.
 """
 
 from __future__ import annotations
@@ -23,59 +25,61 @@ from typing import Final, final
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 CONNECTIONS_MAX: Final = 96
-"""Connections at the same time."""
+"""Connections that may be open at the same time."""
 
-HEAD_S: Final = 10.0
-"""Time for a request to arrive whole, seconds; twice that at most."""
+REQUEST_S_MAX: Final = 10.0
+"""Interval between the checks of a connection, seconds; a request may take that long to arrive, and
+at most twice as long."""
 
 
 @final
 class TimeoutProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
-    """HTTP/1.1 of uvicorn, with a time limit for requests and a limit of connections."""
+    """uvicorn's HTTP/1.1 protocol, with a time limit for requests and a limit of connections."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override,unused-ignore]
-        """Accept a connection, and begin to check it every ``HEAD_S``."""
-        self.waits_since_s = self.loop.time()
+        """Accept a connection, and check it every ``REQUEST_S_MAX`` from now on."""
+        self.waiting_since_s = self.loop.time()
         super().connection_made(transport)
-        self._last: RequestResponseCycle | None = None  # the request of the last check
-        self._watching = self.loop.call_later(HEAD_S, self._look)
+        self._checked_cycle: RequestResponseCycle | None = None  # the request of the last check
+        self._check_timer = self.loop.call_later(REQUEST_S_MAX, self._check_idle)
         if len(self.connections) > CONNECTIONS_MAX:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the checks of a connection that is closed."""
-        self._watching.cancel()
+        """Stop the checks of a closed connection."""
+        self._check_timer.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self.waits_since_s = self.loop.time()
+        """Note that the connection waits for the next request from now on."""
+        self.waiting_since_s = self.loop.time()
         super().on_response_complete()
 
     @property
-    def waits(self) -> bool:
-        """Return whether the connection waits for its peer to send or to read something."""
+    def is_waiting(self) -> bool:
+        """Return whether the peer has to send a request, or to read a response, next."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body:
             return True
         return bool(self.flow.write_paused)
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest, or this one where none waits."""
+        """Close the connection that has waited longest, or this one if no other is waiting."""
         waiting = [
             one
             for one in self.connections
-            if isinstance(one, TimeoutProtocol) and one is not self and one.waits
+            if isinstance(one, TimeoutProtocol) and one is not self and one.is_waiting
         ]
-        victim = min(waiting, key=lambda one: one.waits_since_s, default=self)
+        victim = min(waiting, key=lambda one: one.waiting_since_s, default=self)
         self.connections.discard(victim)
         victim.transport.abort()
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
+        """Close the connection if it was idle since the last check; else schedule the next."""
         cycle: RequestResponseCycle | None = self.cycle
         is_idle = cycle is None or cycle.response_complete or self.flow.write_paused
-        if cycle is self._last and is_idle:
+        if cycle is self._checked_cycle and is_idle:
             self.transport.abort()
             return
-        self._last = cycle
-        self._watching = self.loop.call_later(HEAD_S, self._look)
+        self._checked_cycle = cycle
+        self._check_timer = self.loop.call_later(REQUEST_S_MAX, self._check_idle)

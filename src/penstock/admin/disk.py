@@ -1,6 +1,6 @@
-"""The disk under a data directory, which is looked at without asking the broker.
+"""Free space and size of the file system under a data directory.
 
-A file system that hangs holds up whoever looks at it, and so never the broker.
+The admin process reads them itself: a file system that hangs would block the broker.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from penstock.control.metric_requests import Metrics, Sample
 
 
 def disk_bytes(data_dir: Path) -> tuple[int, int]:
-    """Return the free bytes of the data directory's file system, and all its bytes.
+    """Return the free bytes and the size in bytes of the data directory's file system.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the file system cannot be examined.
     """
     found = os.statvfs(data_dir)
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def with_disk(metrics: Metrics, data_dir: Path) -> Metrics:
-    """Return a broker's metrics with the metrics of its disk added, if the disk can be examined."""
+    """Return a broker's metrics with those of its disk added; unchanged if that is not readable."""
     try:
         free_bytes, size_bytes = disk_bytes(data_dir)
     except OSError:

@@ -1,7 +1,7 @@
-"""Metrics as Prometheus reads them: OpenMetrics, or its older text format, as the scraper asks.
+"""Metrics for Prometheus, in OpenMetrics or the older text format, by the ``Accept`` header.
 
-The values come from the broker in one answer; those of its process are read from ``/proc``, which
-costs the broker nothing.
+The values come from the broker in one answer; those of its process are read from ``/proc``, without
+a request to the broker.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _HISTOGRAMS: Final = (HISTOGRAM, GAUGE_HISTOGRAM)
 
 @final
 class Exposition:
-    """Writes the metrics of one broker.
+    """Encodes the metrics of one broker.
 
     Args:
-        broker_pid: the broker's process.
+        broker_pid: identifier of the broker's process.
     """
 
     def __init__(self, broker_pid: int) -> None:
@@ -50,9 +50,13 @@ class Exposition:
         )
 
     def text(self, found: BrokerAnswer[Metrics], accept: str) -> tuple[bytes, str]:
-        """Return all metrics, and the content type, for a scraper's ``Accept`` header."""
+        """Encode all metrics in the format that a scraper's ``Accept`` header prefers.
+
+        Returns:
+            The encoded metrics, and their content type.
+        """
         encode, content_type = choose_encoder(accept)
-        return encode(cast(Any, _Collected(self._families(found)))), content_type
+        return encode(cast(Any, _FamilyCollector(self._families(found)))), content_type
 
     def _families(self, found: BrokerAnswer[Metrics]) -> Iterator[Metric]:
         samples = found.answer.samples | {"scrape_duration_seconds": [Sample((), found.took_s)]}
@@ -60,16 +64,16 @@ class Exposition:
             if family.kind in _HISTOGRAMS:
                 distribution = found.answer.distributions.get(family.name)
                 if distribution is not None:
-                    yield _histogram(family, distribution)
+                    yield _histogram_family(family, distribution)
             elif family.name in samples:
-                yield _values(family, samples[family.name])
+                yield _simple_family(family, samples[family.name])
         for process in self._processes:
             yield from process.collect()
 
 
 @final
-class _Collected:
-    """Families that are collected already: a collector for the encoders of prometheus_client."""
+class _FamilyCollector:
+    """A collector for the encoders of prometheus_client, over families collected already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -79,7 +83,7 @@ class _Collected:
         return self._families
 
 
-def _values(family: Family, samples: list[Sample]) -> Metric:
+def _simple_family(family: Family, samples: list[Sample]) -> Metric:
     name = PREFIX + family.name
     if family.kind == INFO:
         info = InfoMetricFamily(name, family.text)
@@ -93,7 +97,7 @@ def _values(family: Family, samples: list[Sample]) -> Metric:
     return made
 
 
-def _histogram(family: Family, found: Distribution) -> Metric:
+def _histogram_family(family: Family, found: Distribution) -> Metric:
     name = PREFIX + family.name
     buckets: list[tuple[str, float]] = []
     count = 0

@@ -1,19 +1,19 @@
-"""The judgement whether a broker is alive, and whether it is ready for clients.
+"""Health checks of a broker: whether it is alive, and whether it is ready for clients.
 
-=========  =====  =====  ====================================================================
+=========  =====  =====  =======================================================================
 check      alive  ready  fails when
-=========  =====  =====  ====================================================================
-loop       yes    yes    the broker does not answer in time: its event loop is stuck, or gone
+=========  =====  =====  =======================================================================
+loop       yes    yes    the broker does not answer in time: its event loop is blocked, or ended
 store             yes    the store cannot write, or the commit under way takes too long
-disk              yes    less is free on the file system of the data directory than asked for
-accepting         yes    the broker is being emptied, or is shutting down
-=========  =====  =====  ====================================================================
+disk              yes    the file system of the data directory has too few free bytes
+accepting         yes    the broker is draining, or is shutting down
+=========  =====  =====  =======================================================================
 
-A member of a cluster has the check ``role``, too: only the primary is ready for clients, unless a
-standby is asked for.
+A member of a cluster has the check ``role``, too: only the primary is ready for clients, unless the
+request names another role.
 
-A supervisor restarts what is not alive; a store that cannot write is no reason for that, because a
-restart would not mend it and would end every connection.
+A supervisor restarts a broker that is not alive. A store that cannot write does not count for that:
+a restart would not repair it, and would close every connection.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
 
 COMMIT_S_MAX: Final = 10.0
-"""A commit that takes longer than this counts as a store that cannot write, seconds."""
+"""Time after which a commit under way fails the check of the store, seconds."""
 
 
 PRIMARY: Final = "primary"
 STANDBY: Final = "standby"
 ANY: Final = "any"
 LAG_MAX: Final = 10_000
-"""Entries that a standby may be behind to be ready, unless it is asked otherwise."""
+"""Entries that the view of a ready standby may be behind, if the request does not say."""
 
 
 class RequiredRole(NamedTuple):
     """The role that a member of a cluster must have to be ready.
 
     Attributes:
-        role: ``PRIMARY``, ``STANDBY`` or ``ANY`` of both.
+        role: ``PRIMARY``, ``STANDBY``, or ``ANY`` for either.
         lag_max: entries that the view of a standby may be behind.
     """
 
@@ -49,17 +49,17 @@ class RequiredRole(NamedTuple):
     lag_max: int = LAG_MAX
 
 
-SERVES: Final = RequiredRole(PRIMARY)
-"""The member that serves clients."""
+REQUIRE_PRIMARY: Final = RequiredRole(PRIMARY)
+"""Only the member that serves clients is ready."""
 
 
 class Check(NamedTuple):
     """The outcome of one check.
 
     Attributes:
-        name: its name.
-        passes: whether it passes.
-        why: the reason, one sentence, also where it passes.
+        name: the name of the check.
+        passes: whether the check passes.
+        why: the reason, one sentence, also if the check passes.
     """
 
     name: str
@@ -67,57 +67,62 @@ class Check(NamedTuple):
     why: str
 
 
-async def alive(broker: Broker) -> list[Check]:
-    """Return the checks of a broker that must be alive."""
-    found = await _ask(broker)
-    return [found if isinstance(found, Check) else _loop(found)]
+async def check_liveness(broker: Broker) -> list[Check]:
+    """Run the checks of liveness; return their outcomes."""
+    found = await _request_health(broker)
+    return [found if isinstance(found, Check) else _loop_check(found)]
 
 
-async def ready(
-    broker: Broker, disk_free_bytes_min: int, required: RequiredRole = SERVES
+async def check_readiness(
+    broker: Broker, disk_free_bytes_min: int, required: RequiredRole = REQUIRE_PRIMARY
 ) -> tuple[list[Check], Health | None]:
-    """Return the checks of a broker that must be ready, and its health if it answered.
+    """Run the checks of readiness.
 
     Args:
-        broker: asks the broker.
-        disk_free_bytes_min: free bytes of the disk below which it is not ready.
+        broker: sends requests to the broker.
+        disk_free_bytes_min: free bytes of the disk below which the broker is not ready.
         required: the role that a member of a cluster must have.
+
+    Returns:
+        The outcomes, and the health of the broker; None if it did not answer.
     """
-    found = await _ask(broker)
-    disk = _disk(broker.data_dir, disk_free_bytes_min)
+    found = await _request_health(broker)
+    disk = _disk_check(broker.data_dir, disk_free_bytes_min)
     if isinstance(found, Check):
         return [found, disk], None
     health = found.answer
-    checks = [_loop(found), _store(health), disk, _accepting(health)]
+    checks = [_loop_check(found), _store_check(health), disk, _accepting_check(health)]
     if health.role or required.role == STANDBY:
         checks.append(role_check(health, required))
     return checks, health
 
 
 def role_check(health: Health, required: RequiredRole) -> Check:
-    """Return whether a member of a cluster has the required role, with a view new enough."""
+    """Check that a member of a cluster has the required role, and a view that is recent enough."""
     role = health.role or PRIMARY
-    told = f"this member is the {role}" if role == PRIMARY else f"the role of this member is {role}"
+    reason = (
+        f"this member is the {role}" if role == PRIMARY else f"the role of this member is {role}"
+    )
     if role != PRIMARY:
-        told += f", {health.lag:,} entries behind; the primary is {health.primary or 'not known'}"
+        reason += f", {health.lag:,} entries behind; the primary is {health.primary or 'not known'}"
     passes = role == required.role or (required.role == ANY and role in (PRIMARY, STANDBY))
     if passes and role == STANDBY:
         passes = bool(health.primary) and health.lag <= required.lag_max
-    return Check("role", passes, told)
+    return Check("role", passes, reason)
 
 
-async def _ask(broker: Broker) -> BrokerAnswer[Health] | Check:
+async def _request_health(broker: Broker) -> BrokerAnswer[Health] | Check:
     try:
         return await broker.health()
     except PenstockError as error:
         return Check("loop", False, str(error))
 
 
-def _loop(found: BrokerAnswer[Health]) -> Check:
+def _loop_check(found: BrokerAnswer[Health]) -> Check:
     return Check("loop", True, f"the broker answered within {found.took_s * 1000:.0f} ms")
 
 
-def _store(health: Health) -> Check:
+def _store_check(health: Health) -> Check:
     if health.store_failure:
         return Check("store", False, health.store_failure)
     if health.commit_waits_s > COMMIT_S_MAX:
@@ -127,11 +132,11 @@ def _store(health: Health) -> Check:
     return Check("store", True, "the store can write")
 
 
-def _disk(data_dir: Path, free_bytes_min: int) -> Check:
+def _disk_check(data_dir: Path, free_bytes_min: int) -> Check:
     try:
         free_bytes, _ = disk_bytes(data_dir)
     except OSError as error:
-        return Check("disk", False, f"{data_dir} cannot be looked at: {error.strerror or error}")
+        return Check("disk", False, f"{data_dir} cannot be examined: {error.strerror or error}")
     passes = free_bytes >= free_bytes_min
     text = f"{free_bytes:,} bytes are free for the data directory"
     if not passes:
@@ -139,9 +144,9 @@ def _disk(data_dir: Path, free_bytes_min: int) -> Check:
     return Check("disk", passes, text)
 
 
-def _accepting(health: Health) -> Check:
+def _accepting_check(health: Health) -> Check:
     if health.shutting_down:
         return Check("accepting", False, "the broker is shutting down")
     if health.draining:
-        return Check("accepting", False, "the broker is being emptied: it accepts no clients")
+        return Check("accepting", False, "the broker is draining: it accepts no clients")
     return Check("accepting", True, "the broker accepts clients")

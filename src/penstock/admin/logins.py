@@ -1,13 +1,14 @@
-"""Logins of operators by name and password, and the sessions that come of them.
+"""Logins of operators with a token or with name and password, and the sessions that they open.
 
 ::
 
-      form of the page ─▶ not too often? ─▶ a token, or the broker's word ─▶ session, by a cookie
-      Basic on the API ─▶ right lately? ───▶ its session, by a hash of the password
-                             ╰── else as the form
+      form of the page ─▶ rate limit ─▶ a token, or the broker checks ─▶ session, found by a cookie
+      Basic on the API ─▶ checked recently? ─ yes ─▶ session, found by a hash of the password
+                             ╰── no ─▶ as for the form
 
-The broker checks passwords and knows the roles (``services.operator_logins``). It is asked again
-about a session before each act, and every ``CONFIRM_S``: who was removed or banned is out.
+The broker checks passwords and has the roles (``services.operator_logins``). It confirms the role
+of a session's user before each request that changes something, and otherwise every ``CONFIRM_S``;
+the session of a user that was removed or banned ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final, NamedTuple, final
 from starlette.requests import Request
 
 from penstock.admin.broker import Broker
-from penstock.admin.rate_limiter import LOGINS_AT_ONCE, LOGINS_PER_S, RateLimiter
+from penstock.admin.rate_limiter import LOGINS_BURST, LOGINS_PER_S, RateLimiter
 from penstock.admin.sessions import SECRET_BYTES, Session, Sessions, key_of, new_secret
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
 from penstock.control.login_requests import (
@@ -35,17 +36,23 @@ from penstock.control.login_requests import (
 
 PAGE_IDLE_S: Final = 1800.0
 PAGE_AGE_S: Final = 43_200.0
-"""A session of the page ends after so long without use, and at this age, seconds."""
+"""Idle time and age after which a session of the page ends, seconds."""
 
 PASSWORD_IDLE_S: Final = 60.0
 PASSWORD_AGE_S: Final = 300.0
-"""A password on the API is checked again after so long, seconds."""
+"""Idle time and age after which the password of an API request is checked again, seconds."""
 
 _IPV6_SITE_BITS: Final = 64
 
 
 class HttpRefusal(NamedTuple):
-    """The reason why nothing is done: a status of HTTP, a sentence, and headers."""
+    """An HTTP request that is refused.
+
+    Attributes:
+        status: the HTTP status.
+        why: the reason, one sentence.
+        headers: headers of the response; None for none.
+    """
 
     status: int
     why: str
@@ -55,111 +62,133 @@ class HttpRefusal(NamedTuple):
 _REFUSALS: Final = {
     WRONG_LOGIN: HttpRefusal(401, "the user name or the password is wrong"),
     BANNED: HttpRefusal(403, "this user or address is banned"),
-    TOO_OFTEN: HttpRefusal(429, "too many passwords were wrong, or wait", {"Retry-After": "10"}),
+    TOO_OFTEN: HttpRefusal(
+        429, "too many passwords were wrong, or wait for a check", {"Retry-After": "10"}
+    ),
     NO_ROLE: HttpRefusal(403, "this user has no role in admin.users"),
 }
 _UNAVAILABLE: Final = HttpRefusal(503, "the password cannot be checked now")
-ASKED_TOO_OFTEN: Final = HttpRefusal(429, "the token or user asked too often", {"Retry-After": "1"})
-_TOO_MANY: Final = HttpRefusal(
+TOO_MANY_REQUESTS: Final = HttpRefusal(
+    429, "too many requests of this token or user", {"Retry-After": "1"}
+)
+TOO_MANY_LOGINS: Final = HttpRefusal(
     429, "there were too many logins from this address", {"Retry-After": "2"}
 )
 
 
 @final
 class Logins:
-    """Lets operators in.
+    """Logs operators in, and has the sessions of the page and of passwords on the API.
 
     Args:
         broker: checks passwords.
-        tokens: tokens that may log in on the page, without a name.
-        has_users: whether the broker has operators among its users.
+        tokens: the tokens that open a session of the page without a user name; None for none.
+        has_users: whether users of the broker are operators (admin.users).
     """
 
     def __init__(self, broker: Broker, tokens: AdminTokens | None, has_users: bool) -> None:
         self._broker = broker
         self._tokens = tokens
         self._has_users = has_users
-        self._page = Sessions(PAGE_IDLE_S, PAGE_AGE_S)
-        self._by_password = Sessions(PASSWORD_IDLE_S, PASSWORD_AGE_S)
-        self._key = secrets.token_bytes(SECRET_BYTES)  # of the hashes of passwords
-        self._limiter = RateLimiter(LOGINS_PER_S, LOGINS_AT_ONCE)
+        self._page_sessions = Sessions(PAGE_IDLE_S, PAGE_AGE_S)
+        self._password_sessions = Sessions(PASSWORD_IDLE_S, PASSWORD_AGE_S)
+        self._key = secrets.token_bytes(SECRET_BYTES)  # key of the hashes of passwords
+        self._limiter = RateLimiter(LOGINS_PER_S, LOGINS_BURST)
 
     async def log_in(
         self, user: str, password: str, address: str
     ) -> tuple[str, Session] | HttpRefusal:
-        """Begin a session of the page; return the secret for its cookie, and it.
+        """Open a session of the page.
+
+        Args:
+            user: the user name; "" if ``password`` is a token.
+            password: the password, or a token.
+            address: the address that the request comes from.
+
+        Returns:
+            The secret for the session's cookie, and the session; or the reason for a refusal.
 
         Raises:
             PenstockError: the broker does not answer.
         """
-        if not self._limiter.allow(_source(address)):
-            return _TOO_MANY
+        if not self._limiter.allow(_rate_limit_key(address)):
+            return TOO_MANY_LOGINS
         secret = new_secret()
         grant = None if user or self._tokens is None else self._tokens.grant(password)
         if grant is not None:
-            return secret, self._page.open(key_of(secret), grant, address, None)
-        found = await self._ask(user, password, address, "page")
+            return secret, self._page_sessions.open(key_of(secret), grant, address, None)
+        found = await self._check_password(user, password, address, "page")
         if isinstance(found, HttpRefusal):
             return found
-        return secret, self._opened(self._page, key_of(secret), found, address)
+        return secret, self._open_session(self._page_sessions, key_of(secret), found, address)
 
-    async def by_password(
-        self, user: str, password: str, address: str, limiter: RateLimiter | None, *, acts: bool
+    async def authenticate_password(
+        self, user: str, password: str, address: str, limiter: RateLimiter | None, *, modifies: bool
     ) -> Session | HttpRefusal:
-        """Return the session of a user that shows its password with each request.
+        """Authenticate a request that has a user name and a password.
 
         Args:
             user: the user name.
             password: the password.
-            address: the address of whoever asks.
-            limiter: counts the requests of its user, before the broker is asked; None: they are not
-                counted.
-            acts: whether the request changes something.
+            address: the address that the request comes from.
+            limiter: limits the rate of requests of each user; None for no limit.
+            modifies: whether the request changes something.
+
+        Returns:
+            The session of the user, or the reason for a refusal.
 
         Raises:
             PenstockError: the broker does not answer.
         """
         key = self._hash(user, password, address)
-        session = self._by_password.find(key, address)
+        session = self._password_sessions.find(key, address)
         if session is not None:
             if limiter is not None and not limiter.allow(session.grant.name):
-                return ASKED_TOO_OFTEN
-            if await self._is_confirmed(session, acts=acts):
+                return TOO_MANY_REQUESTS
+            if await self._is_confirmed(session, modifies=modifies):
                 return session
-        self._by_password.end(key)
-        if not self._limiter.allow(_source(address)):
-            return _TOO_MANY
-        found = await self._ask(user, password, address, "API")
+        self._password_sessions.end(key)
+        if not self._limiter.allow(_rate_limit_key(address)):
+            return TOO_MANY_LOGINS
+        found = await self._check_password(user, password, address, "API")
         if isinstance(found, HttpRefusal):
             return found
-        return self._opened(self._by_password, key, found, address)
+        return self._open_session(self._password_sessions, key, found, address)
 
     def find(self, key: bytes, address: str) -> Session | None:
-        """Return a session of the page; None where there is none."""
-        return self._page.find(key, address)
+        """Return the page's session with a key, used from an address; None if there is none."""
+        return self._page_sessions.find(key, address)
 
     def end(self, key: bytes) -> None:
-        """End a session of the page."""
-        self._page.end(key)
+        """End the page's session with a key, if there is one."""
+        self._page_sessions.end(key)
 
-    async def confirm(self, key: bytes, session: Session, *, acts: bool) -> bool:
-        """Return whether a session of the page goes on; end it where not.
+    async def confirm(self, key: bytes, session: Session, *, modifies: bool) -> bool:
+        """Confirm the role of a session's user, if that is due; end the session if it has none.
+
+        Args:
+            key: the key of the page's session.
+            session: the session.
+            modifies: whether the request changes something; a confirmation is then always due.
+
+        Returns:
+            Whether the session is still valid.
 
         Raises:
             PenstockError: the broker does not answer.
         """
-        if await self._is_confirmed(session, acts=acts):
+        if await self._is_confirmed(session, modifies=modifies):
             return True
-        self._page.end(key)
+        self._page_sessions.end(key)
         return False
 
     def is_confirmed(self, session: Session) -> bool:
-        """Return whether a session was confirmed lately."""
-        return session.is_confirmed(self._page.now_s())
+        """Return whether a session was confirmed within ``CONFIRM_S``, or is one of a token."""
+        return session.is_confirmed(self._page_sessions.now_s())
 
-    async def _is_confirmed(self, session: Session, *, acts: bool) -> bool:
-        asked_s = self._page.now_s()
-        if session.password_fingerprint is None or (not acts and session.is_confirmed(asked_s)):
+    async def _is_confirmed(self, session: Session, *, modifies: bool) -> bool:
+        asked_s = self._page_sessions.now_s()
+        if session.password_fingerprint is None or (not modifies and session.is_confirmed(asked_s)):
             return True
         name = session.grant.name
         role = await self._broker.confirm(
@@ -170,13 +199,15 @@ class Logins:
             session.confirmed_s = asked_s
         return bool(role)
 
-    async def _ask(self, user: str, password: str, address: str, via: str) -> Login | HttpRefusal:
+    async def _check_password(
+        self, user: str, password: str, address: str, via: str
+    ) -> Login | HttpRefusal:
         if not self._has_users:
             return _REFUSALS[WRONG_LOGIN]
         found = await self._broker.log_in(LogIn(user, password, address, via))
         return _REFUSALS.get(found.refused, _UNAVAILABLE) if found.refused else found
 
-    def _opened(self, sessions: Sessions, key: bytes, found: Login, address: str) -> Session:
+    def _open_session(self, sessions: Sessions, key: bytes, found: Login, address: str) -> Session:
         grant = AdminGrant(found.user, found.role)
         return sessions.open(key, grant, address, found.password_fingerprint, found.lasts_s)
 
@@ -189,7 +220,7 @@ class Logins:
 
 
 def address_of(request: Request) -> str:
-    """Return the address that a request comes from; an IPv4 address of an IPv6 socket as it is."""
+    """Return the address that a request comes from; an IPv4-mapped IPv6 address as IPv4."""
     if request.client is None:
         return ""
     host = request.client.host
@@ -201,8 +232,8 @@ def address_of(request: Request) -> str:
     return host if mapped is None else str(mapped)
 
 
-def _source(address: str) -> str:
-    """Return the source whose logins count together: an address, or a site of IPv6."""
+def _rate_limit_key(address: str) -> str:
+    """Return the key of a login's rate limit: an IPv4 address, or the /64 network of IPv6."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

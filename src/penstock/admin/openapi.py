@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of the API, made from its operations.
+"""The OpenAPI 3.1 document of the API, generated from its operations.
 
-Schemas are those of the requests' own types (JSON Schema 2020-12, as OpenAPI 3.1 has it), without
-the fields that are not asked for over HTTP.
+Its schemas are generated from the types of the requests (JSON Schema 2020-12, as OpenAPI 3.1 uses
+it), without the fields that HTTP requests must not have.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from penstock.version import __version__
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 REFUSALS: Final = {
-    "400": "The request is wrong; the sentence says what is.",
-    "401": "There is no token, password or session, or it is not known.",
-    "403": "The token or user has not the role that this needs.",
-    "404": "There is none.",
+    "400": "The request is not valid; the sentence says why.",
+    "401": "The request has no token, password or session, or an invalid one.",
+    "403": "The token or user does not have the role that the operation needs.",
+    "404": "The session or message does not exist.",
     "408": "The body did not arrive in time.",
-    "409": "The broker refuses, as it is now; the sentence says why.",
+    "409": "The broker refuses the request in its present state; the sentence says why.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
-    "429": "The token or user asked too often; try again in a second.",
-    "503": "The broker does not answer in time, or too many ask. It may be done or not.",
+    "429": "The token or user sent too many requests; try again in a second.",
+    "503": (
+        "The broker does not answer in time, or too many requests wait."
+        " The operation may have been carried out or not."
+    ),
 }
 
 
 def document() -> dict[str, Any]:
-    """Return the document."""
-    types = [kind for each in OPERATIONS for kind in (each.request, each.shown)]
+    """Return the OpenAPI document."""
+    types = [kind for each in OPERATIONS for kind in (each.request, each.http_answer)]
     schemas, components = msgspec.json.schema_components(
         [*types, SessionFilter], ref_template=_REFERENCE
     )
@@ -47,7 +50,7 @@ def document() -> dict[str, Any]:
             answer = next(kind for kind in answer["anyOf"] if kind != {"type": "null"})
         method = each.method.lower()
         paths.setdefault(each.path, {})[method] = _operation(each, components, answer)
-    queried = {each.request.__name__ for each in OPERATIONS if not each.acts}
+    queried = {each.request.__name__ for each in OPERATIONS if not each.modifies}
     for name in queried:  # their fields are parameters
         components.pop(name, None)
     components["Error"] = {
@@ -60,7 +63,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Penstock",
             "version": __version__,
-            "description": "Look at a running broker, and act on it. docs/api.md explains it.",
+            "description": "Inspect and control a running broker; see docs/api.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": PREFIX}],
@@ -89,10 +92,14 @@ def _operation(
                 "description": "Done.",
                 "content": {"application/json": {"schema": answer}},
             },
-            **{code: _refusal(text) for code, text in REFUSALS.items() if _may_be(each, code)},
+            **{
+                code: _refusal_schema(text)
+                for code, text in REFUSALS.items()
+                if _can_refuse(each, code)
+            },
         },
     }
-    if each.acts:
+    if each.modifies:
         described["requestBody"] = {
             "required": True,
             "content": {
@@ -106,13 +113,13 @@ def _operation(
     return described
 
 
-def _may_be(each: Operation, code: str) -> bool:
+def _can_refuse(each: Operation, code: str) -> bool:
     if code == "404":
         return each.may_be_missing
-    return each.acts or code not in ("408", "413", "415")
+    return each.modifies or code not in ("408", "413", "415")
 
 
-def _refusal(text: str) -> dict[str, Any]:
+def _refusal_schema(text: str) -> dict[str, Any]:
     return {
         "description": text,
         "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(name="Error")}}},
@@ -125,19 +132,19 @@ def _parameters(component: dict[str, Any], components: dict[str, Any]) -> list[d
         properties = components["SessionFilter"]["properties"] | properties
     required = set(component["required"])
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _of_query(schema)}
+        {"name": name, "in": "query", "required": name in required, "schema": _query_schema(schema)}
         for name, schema in properties.items()
     ]
 
 
-def _of_query(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter: a query has no null, and its absence says the same."""
+def _query_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query parameter: the field's, without null; omission means null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     return dict(kinds[0]) if len(kinds) == 1 else schema
 
 
 def _hide(component: dict[str, Any]) -> None:
-    """Remove the fields of a schema that are not asked for over HTTP, and its attributes' text."""
+    """Remove from a schema the hidden fields, and all but the summary of the description."""
     for name in (*HIDDEN, "do"):
         component.get("properties", {}).pop(name, None)
     if "required" in component:

@@ -1,8 +1,8 @@
-"""The operations of the API: each is a request of the control socket, with a path and a role.
+"""The operations of the API: each maps a method and a path to a request of the control socket.
 
-A new operation is a line here. Parameters, bodies and answers are the types of the request itself
-(``control.admin_requests``), so that the OpenAPI document, the check of what comes in and what the
-broker is asked cannot differ.
+To add an operation, add an entry to ``OPERATIONS``. Parameters, bodies and answers have the types
+of the control request itself (``control.admin_requests``), so that the OpenAPI document, the
+validation of HTTP requests and the request to the broker cannot differ.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ PREFIX: Final = "/api/v1"
 
 
 class Why(msgspec.Struct, frozen=True):
-    """The likeliest reason why a client gets nothing; see `penstock why`.
+    """The most likely reason why a client receives nothing, as `penstock why` prints it.
 
     Attributes:
         reason: the reason, one sentence.
         remedy: the next step, one sentence.
-        facts: all facts that the broker has.
+        facts: all facts that the broker has about the client.
     """
 
     reason: str
@@ -59,25 +59,25 @@ class Why(msgspec.Struct, frozen=True):
     facts: Explanation
 
 
-def _why(facts: Explanation) -> Why:
+def _explain_why(facts: Explanation) -> Why:
     found = diagnose(Case(facts))
     return Why(found.reason, found.remedy, facts)
 
 
 class Operation(NamedTuple):
-    """One operation.
+    """One operation of the API.
 
     Attributes:
-        method: "GET" for what changes nothing, with parameters in the query; "POST" for acts, with
-            a JSON object.
-        path: the path behind ``PREFIX``.
-        request: the request of the control socket.
-        answer: the type of its answer.
-        role: the role that a token must have at least.
-        text: one sentence about its effect.
-        may_be_missing: whether the answer may be null, which is 404.
-        finish: makes what HTTP is answered of the broker's answer; None: that is it.
-        finished: the type that ``finish`` returns.
+        method: "GET" if the operation changes nothing, with parameters in the query; "POST" if it
+            changes something, with a JSON object.
+        path: the path after ``PREFIX``.
+        request: the type of the request to the broker.
+        answer: the type of the broker's answer.
+        role: the role that a token or user must have at least.
+        text: one sentence about the effect, for the documentation.
+        may_be_missing: whether the answer may be null, which becomes status 404.
+        convert: converts the broker's answer to the body of the response; None for no conversion.
+        converted_type: the type that ``convert`` returns.
     """
 
     method: str
@@ -87,30 +87,30 @@ class Operation(NamedTuple):
     role: str
     text: str
     may_be_missing: bool = False
-    finish: Callable[[Any], Any] | None = None
-    finished: Any = None
+    convert: Callable[[Any], Any] | None = None
+    converted_type: Any = None
 
     @property
     def name(self) -> str:
-        """Its name: the path in words."""
+        """Name of the operation: method and path, joined by underscores."""
         verb = "get" if self.method == "GET" else "post"
         return f"{verb}{self.path.replace('/', '_')}"
 
     @property
-    def shown(self) -> Any:
-        """The type of the HTTP answer."""
-        return self.answer if self.finish is None else self.finished
+    def http_answer(self) -> Any:
+        """Type of the response's body."""
+        return self.answer if self.convert is None else self.converted_type
 
     @property
-    def acts(self) -> bool:
-        """Return whether it changes something."""
+    def modifies(self) -> bool:
+        """Return whether the operation changes something."""
         return self.method == "POST"
 
 
 OPERATIONS: Final = (
-    Operation("GET", "/health", ReadHealth, Health, VIEWER, "How the broker is"),
+    Operation("GET", "/health", ReadHealth, Health, VIEWER, "Health of the broker"),
     Operation(
-        "GET", "/metrics", ReadMetrics, Metrics, VIEWER, "All metrics (docs/metrics.md) by family"
+        "GET", "/metrics", ReadMetrics, Metrics, VIEWER, "All metrics by family (docs/metrics.md)"
     ),
     Operation(
         "GET",
@@ -118,17 +118,17 @@ OPERATIONS: Final = (
         ListEvents,
         Page,
         VIEWER,
-        "Events, the newest first (docs/audit.md); `kind` may be several with commas between,"
-        " `since` and `until` are seconds since the Unix epoch",
+        "Events, the newest first (docs/audit.md); `kind` is one kind or several separated by"
+        " commas, `since` and `until` are seconds since the Unix epoch",
     ),
-    Operation("GET", "/sessions", ListSessions, Page, VIEWER, "Sessions, by conditions"),
+    Operation("GET", "/sessions", ListSessions, Page, VIEWER, "Sessions that meet conditions"),
     Operation(
         "GET",
         "/sessions/ranked",
         RankSessions,
         Ranking,
         VIEWER,
-        "The sessions that are highest by a measure, by conditions",
+        "The sessions with the highest values of a measure, of those that meet conditions",
     ),
     Operation(
         "GET",
@@ -145,7 +145,7 @@ OPERATIONS: Final = (
         ShowFlow,
         FlowDetails | None,
         VIEWER,
-        "The window and the queue of one session, place by place",
+        "The in-flight window and the queue of one session, message by message",
         True,
     ),
     Operation(
@@ -154,7 +154,7 @@ OPERATIONS: Final = (
         ShowRecorded,
         Recorded | None,
         VIEWER,
-        "What happened between a client and the broker lately, also of one that is gone",
+        "The recent history of a client, also of one that is disconnected",
         True,
     ),
     Operation(
@@ -163,9 +163,9 @@ OPERATIONS: Final = (
         Explain,
         Explanation,
         VIEWER,
-        "The likeliest reason why a client gets nothing, or nothing of a topic",
-        finish=_why,
-        finished=Why,
+        "The most likely reason why a client receives nothing, or nothing of a topic",
+        convert=_explain_why,
+        converted_type=Why,
     ),
     Operation("POST", "/sessions/kick", Kick, Count, OPERATOR, "End connections"),
     Operation("POST", "/sessions/remove", RemoveSessions, Count, ADMIN, "End sessions"),
@@ -187,7 +187,7 @@ OPERATIONS: Final = (
         MakeBan,
         str,
         OPERATOR,
-        "Ban a client, user or address; the answer is what is banned, in its usual form",
+        "Ban a client, user or address; the answer is the ban's subject in its normal form",
     ),
     Operation(
         "POST",
@@ -197,14 +197,14 @@ OPERATIONS: Final = (
         OPERATOR,
         "End a ban; the answer is whether there was one",
     ),
-    Operation("GET", "/drain", ShowDrain, DrainState, VIEWER, "How far the emptying is"),
+    Operation("GET", "/drain", ShowDrain, DrainState, VIEWER, "State of the drain"),
     Operation(
         "POST",
         "/drain/begin",
         Drain,
         DrainState,
         ADMIN,
-        "Accept no clients, and send those away that are in",
+        "Begin a drain: accept no new clients, and disconnect the present ones",
     ),
     Operation(
         "POST",
@@ -212,16 +212,18 @@ OPERATIONS: Final = (
         EndDrain,
         bool,
         ADMIN,
-        "Accept clients again; the answer is whether they were not",
+        "End the drain: accept clients again; the answer is whether there was a drain",
     ),
     Operation("GET", "/readers", ListReaders, list[ReaderState], VIEWER, "Registered readers"),
-    Operation("GET", "/tables", ListTables, list[TableState], VIEWER, "Tables that report"),
+    Operation(
+        "GET", "/tables", ListTables, list[TableState], VIEWER, "Landed tables whose jobs report"
+    ),
     Operation(
         "POST",
         "/reload",
         Reload,
         Reloaded,
         ADMIN,
-        "Read the settings again, and use what may change",
+        "Read the settings again, and apply those that may change without a restart",
     ),
 )

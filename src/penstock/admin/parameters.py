@@ -1,8 +1,8 @@
-"""Requests of the control socket, made of a query or of a JSON object.
+"""Decodes the parameters of HTTP requests into requests of the control socket.
 
-The conditions on sessions, an object of their own in the request (``SessionFilter``), stand
-beside the other parameters in a query. Fields that the admin process fills in itself are refused in
-both.
+Parameters come in a query or in a JSON object. The conditions on sessions are an object of their
+own in a JSON object (``SessionFilter``), and parameters beside the others in a query. Fields that
+the admin process sets itself are refused in both.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import msgspec
 from penstock.control.admin_requests import SessionFilter
 
 HIDDEN: Final = frozenset({"by", "owner", "offsets"})
-"""Fields that are not asked for over HTTP: who asks, which the admin process knows, and offsets."""
+"""Fields that HTTP requests must not have: the admin process sets them, or leaves them out."""
 
-Asked = TypeVar("Asked", bound=msgspec.Struct)
+RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 
 
-class Mistake(Exception):
-    """A request that cannot be understood; the text says why.
+class BadRequest(Exception):
+    """An HTTP request that is not valid; the text says why.
 
     Attributes:
-        status: the status of the answer.
+        status: the HTTP status of the response.
     """
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -32,48 +32,53 @@ class Mistake(Exception):
         self.status = status
 
 
-def from_query(kind: type[Asked], query: Iterable[tuple[str, str]]) -> Asked:
-    """Return the request that a query asks for.
+def from_query(kind: type[RequestT], query: Iterable[tuple[str, str]]) -> RequestT:
+    """Decode the parameters of a query; return the request.
 
     Raises:
-        Mistake: a parameter is unknown, missing, given twice, or has a value that it may not have.
+        BadRequest: a parameter is unknown, missing, given twice, or has an invalid value.
     """
     given: dict[str, Any] = {}
     for name, value in query:
         if name in given:
-            raise Mistake(f"the parameter {name} is given twice")
+            raise BadRequest(f"the parameter {name} is given twice")
         given[name] = value
     if "filter" in kind.__struct_fields__:
         conditions = {
             name: given.pop(name) for name in SessionFilter.__struct_fields__ if name in given
         }
         if "filter" in given:
-            raise Mistake("the conditions are parameters of their own, such as client=press-*")
+            raise BadRequest("the conditions are parameters of their own, such as client=press-*")
         given["filter"] = conditions
-    _refuse_ours(given)
-    return _converted(given, kind, strict=False)
+    _refuse_hidden_fields(given)
+    return _convert(given, kind, strict=False)
 
 
-def from_json(kind: type[Asked], body: bytes) -> Asked:
-    """Return the request that a JSON object asks for; errors as of ``from_query``."""
+def from_json(kind: type[RequestT], body: bytes) -> RequestT:
+    """Decode a JSON object; return the request.
+
+    Raises:
+        BadRequest: the body is not a JSON object, or a field is unknown, missing, or has an invalid
+            value.
+    """
     try:
         given = msgspec.json.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Mistake(f"the body is no JSON: {error}") from None
+        raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
-        raise Mistake("the body must be a JSON object")
-    _refuse_ours(given)
-    return _converted(given, kind, strict=True)
+        raise BadRequest("the body must be a JSON object")
+    _refuse_hidden_fields(given)
+    return _convert(given, kind, strict=True)
 
 
-def _refuse_ours(given: dict[str, Any]) -> None:
+def _refuse_hidden_fields(given: dict[str, Any]) -> None:
     for name in (*HIDDEN, "do"):
         if name in given:
-            raise Mistake(f"there is no field {name}")
+            raise BadRequest(f"there is no field {name}")
 
 
-def _converted(given: dict[str, Any], kind: type[Asked], *, strict: bool) -> Asked:
+def _convert(given: dict[str, Any], kind: type[RequestT], *, strict: bool) -> RequestT:
     try:
         return msgspec.convert(given, kind, strict=strict)
     except (msgspec.ValidationError, RecursionError, ValueError, OverflowError) as error:
-        raise Mistake(str(error)) from None
+        raise BadRequest(str(error)) from None

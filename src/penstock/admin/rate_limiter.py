@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Final, final
 
 PER_S: Final = 20.0
-"""Requests of one token or user in a second."""
+"""Requests a second of one token or user."""
 
-AT_ONCE: Final = 40.0
-"""Requests of one token or user at once, after a pause."""
+BURST: Final = 40.0
+"""Requests of one token or user in a burst."""
 
 LOGINS_PER_S: Final = 0.5
-"""Passwords from one address in a second, those apart that were right a short while ago."""
+"""Password checks a second of one address; passwords checked recently do not count."""
 
-LOGINS_AT_ONCE: Final = 10.0
-"""Such passwords at once, after a pause."""
+LOGINS_BURST: Final = 10.0
+"""Password checks of one address in a burst."""
 
 NAMES_MAX: Final = 10_000
-"""Names that are counted; the one that did something longest ago is forgotten."""
+"""Buckets of one limiter at most; the least recently used one is dropped, and is full again."""
 
 
 @final
@@ -27,29 +27,29 @@ class RateLimiter:
     """A token bucket for each name.
 
     Args:
-        per_s: tokens that a bucket gets a second.
-        at_once: tokens of a full bucket; each begins full.
-        clock: tells the time, seconds.
+        per_s: tokens added to each bucket a second.
+        burst: tokens of a full bucket; each bucket begins full.
+        clock: returns the time in seconds.
     """
 
     def __init__(
         self,
         per_s: float = PER_S,
-        at_once: float = AT_ONCE,
+        burst: float = BURST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._per_s = per_s
-        self._at_once = at_once
+        self._burst = burst
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}  # tokens, and when there were as many
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and the time of that count
 
     def allow(self, name: str) -> bool:
-        """Take a token of a name's bucket; return whether there was one."""
+        """Take a token from the bucket of a name; return False if it is empty."""
         now_s = self._clock()
-        left, then_s = self._left.pop(name, (self._at_once, now_s))
-        left = min(self._at_once, left + (now_s - then_s) * self._per_s)
+        left, then_s = self._buckets.pop(name, (self._burst, now_s))
+        left = min(self._burst, left + (now_s - then_s) * self._per_s)
         is_allowed = left >= 1.0
-        if len(self._left) >= NAMES_MAX:
-            del self._left[next(iter(self._left))]
-        self._left[name] = (left - 1.0 if is_allowed else left), now_s
+        if len(self._buckets) >= NAMES_MAX:
+            del self._buckets[next(iter(self._buckets))]
+        self._buckets[name] = (left - 1.0 if is_allowed else left), now_s
         return is_allowed

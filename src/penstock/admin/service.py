@@ -1,14 +1,14 @@
-"""The admin process: HTTP beside the broker, in a process of its own.
+"""The admin process: an HTTP server in a process of its own, started by the broker.
 
     broker ◀─ control socket ──────── admin process ◀─ HTTP ─ Prometheus, a kubelet, a browser
     stream service ◀─ events ────────────╯
 
-It never slows the broker: it asks each question once at a time, runs at a lower priority, and when
-it dies the broker starts it again.
+It does not slow the broker down: it limits its requests to the broker (``broker``), and runs at a
+lower priority. If it dies, the broker starts it again.
 
-Life of the process: it prints `ready http://HOST:PORT` (with TLS `https://`) when it serves, and
-ends with exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, which is when its
-parent is gone.
+It prints `ready http://HOST:PORT` (with TLS `https://`) when it accepts connections. It ends with
+exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, as it does if the parent process
+died.
 """
 
 from __future__ import annotations
@@ -41,26 +41,30 @@ from penstock.telemetry.terminal import guard_terminals
 logger = get_logger(__name__)
 
 NICENESS: Final = 5
-HEAD_BYTES_MAX: Final = 16_384
-FAREWELL_S: Final = 1
+REQUEST_HEAD_BYTES_MAX: Final = 16_384
+SHUTDOWN_S_MAX: Final = 1
 _BACKLOG: Final = 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process until it is told to stop; return the exit code."""
+    """Serve HTTP until the process is stopped; return the exit code."""
     guard_terminals()
     configure_logs("warning")
     parser = argparse.ArgumentParser(prog="penstock.admin.service", description="Admin process")
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
-    parser.add_argument("--bind", default="127.0.0.1:8080", help="HOST:PORT, port 0 for any")
-    parser.add_argument("--certificate", help="PEM file; with it, HTTPS is spoken")
+    parser.add_argument("--bind", default="127.0.0.1:8080", help="HOST:PORT, port 0 for a free one")
+    parser.add_argument("--certificate", help="PEM file; enables HTTPS")
     parser.add_argument("--key", help="PEM file of the certificate's private key")
     parser.add_argument("--token-file", type=Path, help="file of the accepted tokens")
     parser.add_argument("--passwords", action="store_true", help="users of the broker may log in")
     parser.add_argument("--events-at", default="", help="HOST:PORT of the stream service")
-    parser.add_argument("--events-tls", action="store_true", help="it speaks TLS")
-    parser.add_argument("--answer-s-max", type=float, default=2.0, help="of a health check")
-    parser.add_argument("--disk-free-bytes-min", type=int, default=0, help="to be ready")
+    parser.add_argument("--events-tls", action="store_true", help="the stream service uses TLS")
+    parser.add_argument(
+        "--answer-s-max", type=float, default=2.0, help="time limit of a health check, seconds"
+    )
+    parser.add_argument(
+        "--disk-free-bytes-min", type=int, default=0, help="free bytes of a ready broker"
+    )
     parser.add_argument("--broker-pid", type=int, default=os.getppid(), help="the broker's process")
     options = parser.parse_args(arguments)
     try:
@@ -92,13 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # a line for each bad request would be written by whoever likes to
+        log_level="error",  # warnings: any peer could fill the log with bad requests
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=FAREWELL_S,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_graceful_shutdown=SHUTDOWN_S_MAX,
+        h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
@@ -108,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"penstock: admin process: the certificate cannot be used: {error}", file=sys.stderr)
         return 2
-    return asyncio.run(_serve(uvicorn.Server(config), listening, f"{scheme}://{_shown(listening)}"))
+    return asyncio.run(
+        _serve(uvicorn.Server(config), listening, f"{scheme}://{_bound_address(listening)}")
+    )
 
 
 async def _serve(server: uvicorn.Server, listening: socket.socket, url: str) -> int:
@@ -120,12 +126,12 @@ async def _serve(server: uvicorn.Server, listening: socket.socket, url: str) -> 
             loop.remove_reader(given)
             server.should_exit = True
 
-    with contextlib.suppress(OSError, ValueError):  # a file or a terminal that cannot be waited for
+    with contextlib.suppress(OSError, ValueError):  # a file or a terminal without readiness events
         loop.add_reader(given, input_ended)
     listening.listen(_BACKLOG)
     try:
         print(f"ready {url}", flush=True)
-    except BrokenPipeError:  # the broker was killed while we started
+    except BrokenPipeError:  # the broker was killed meanwhile
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     await server.serve(sockets=[listening])
@@ -134,7 +140,7 @@ async def _serve(server: uvicorn.Server, listening: socket.socket, url: str) -> 
 
 def _listen(bind: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
-    # asyncio turns Nagle's delay off only where the protocol is named; else an answer takes 40 ms.
+    # asyncio disables Nagle's algorithm only if the protocol is given; else a response takes 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,7 +151,7 @@ def _listen(bind: Address) -> socket.socket:
     return listening
 
 
-def _shown(listening: socket.socket) -> Address:
+def _bound_address(listening: socket.socket) -> Address:
     host, port = listening.getsockname()[:2]
     return Address(host, port)
 

@@ -1,19 +1,19 @@
-"""The answers of the admin process to HTTP.
+"""The HTTP application of the admin process.
 
-===========  ========================================================  =======
-path         what it says                                              token
-===========  ========================================================  =======
-/            the page of operators (``page``)                          a login
-/healthz     200 while the broker's event loop turns, else 503         none
-/readyz      200 while clients can be served, else 503; of a cluster   none
-             only the primary, or another role that is asked for
-/metrics     all metrics, for Prometheus; 503 if the broker is silent  asked
-/api/v1/…    the JSON API (``api``)                                    needed
-===========  ========================================================  =======
+===========  ===========================================================  ==================
+path         response                                                     credentials
+===========  ===========================================================  ==================
+/            the page of operators (``page``)                             a login
+/healthz     200 if the broker's event loop answers, else 503             none
+/readyz      200 if the broker can serve clients, else 503; in a cluster  none
+             200 for the primary only, or the role in the query
+/metrics     all metrics, for Prometheus; 503 if the broker is silent     needed if configured
+/api/v1/…    the JSON API (``api``)                                       needed
+===========  ===========================================================  ==================
 
-Checks are JSON. Where tokens or passwords are asked for, a request without one is told which check
-failed, and not why: reasons name paths of this machine. Checks are answered however many other
-requests there are.
+The responses of health checks are JSON. If tokens or users are configured, a request without
+credentials learns which check failed, but not why: the reasons contain paths of this machine.
+Health checks are answered regardless of the number of other requests.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from penstock.admin.health import (
     STANDBY,
     Check,
     RequiredRole,
-    alive,
-    ready,
+    check_liveness,
+    check_readiness,
 )
 from penstock.admin.logins import HttpRefusal, Logins
 from penstock.admin.page.routes import page_routes
@@ -50,8 +50,7 @@ from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
 
 ANSWERS_MAX: Final = 48
-"""Requests that are answered at the same time, health checks apart: these have places of their
-own."""
+"""Requests that are answered at the same time; health checks do not count."""
 
 LAG_DIGITS_MAX: Final = 18
 
@@ -64,7 +63,7 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of every answer that has no other value for one."""
+"""Default headers of every response."""
 
 _CHECKS: Final = frozenset({"/healthz", "/readyz"})
 
@@ -80,28 +79,28 @@ def web_app(
     """Return the application.
 
     Args:
-        broker: asks the broker.
-        exposition: writes its metrics.
-        events: reads its events.
-        gate: decides who may ask.
-        logins: lets operators in; None: there are none.
+        broker: sends requests to the broker.
+        exposition: encodes the broker's metrics.
+        events: reads the broker's events.
+        gate: authenticates requests.
+        logins: logs operators in; None if neither tokens nor users are configured.
         disk_free_bytes_min: free bytes of the disk below which the broker is not ready.
     """
 
     async def healthz(request: Request) -> Response:
-        return _checked(await alive(broker), gate.recognises(request))
+        return _checks_response(await check_liveness(broker), gate.may_see_reasons(request))
 
     async def readyz(request: Request) -> Response:
         try:
             required = required_role_of(request)
         except ValueError as error:
             return refusal(400, str(error))
-        checks, health = await ready(broker, disk_free_bytes_min, required)
-        return _checked(checks, gate.recognises(request), health)
+        checks, health = await check_readiness(broker, disk_free_bytes_min, required)
+        return _checks_response(checks, gate.may_see_reasons(request), health)
 
     async def metrics(request: Request) -> Response:
         if gate.requires_credentials:
-            admitted = await gate.admit(request, acts=False)
+            admitted = await gate.admit(request, modifies=False)
             if isinstance(admitted, HttpRefusal):
                 return refusal(*admitted)
         try:
@@ -120,7 +119,7 @@ def web_app(
             *page_routes(logins),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(gate))],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _http_error_response},
     )
 
 
@@ -128,22 +127,24 @@ Next = Callable[[Request], Awaitable[Response]]
 
 
 def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
-    """Return the middleware before all routes.
+    """Return the middleware in front of all routes.
 
-    It refuses another machine's ``Host`` and more than ``ANSWERS_MAX`` requests at once, and adds
-    ``HEADERS`` to each response.
+    It refuses a ``Host`` header of another machine, limits concurrent requests to ``ANSWERS_MAX``,
+    and adds ``HEADERS`` to each response.
     """
     answering = 0
 
     async def guard(request: Request, call_next: Next) -> Response:
         nonlocal answering
-        is_check = request.scope["path"] in _CHECKS  # what it says, whatever the Host header says
+        is_check = (
+            request.scope["path"] in _CHECKS
+        )  # the path of the request line, not of the Host header
         if not gate.accepts_host(request.headers.get("host", "")):
             response = refusal(
-                421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
+                421, "the Host header names another machine; use localhost or 127.0.0.1"
             )
         elif answering >= ANSWERS_MAX and not is_check:
-            response = refusal(503, "too many requests are answered now", {"Retry-After": "1"})
+            response = refusal(503, "too many requests are under way", {"Retry-After": "1"})
         else:
             answering += not is_check
             try:
@@ -158,9 +159,12 @@ def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
 
 
 def required_role_of(request: Request) -> RequiredRole:
-    """Return the role of a member that a request asks for; ValueError if there is none such.
+    """Return the role that a readiness check requires of a member of a cluster.
 
-    Its parameters are ``role`` (primary, standby, any) and ``lag`` (entries).
+    The query may have ``role`` (primary, standby or any) and ``lag`` (entries).
+
+    Raises:
+        ValueError: ``role`` is another word, or ``lag`` is not a number of entries.
     """
     role = request.query_params.get("role", PRIMARY)
     lag = request.query_params.get("lag", str(LAG_MAX))
@@ -171,22 +175,24 @@ def required_role_of(request: Request) -> RequiredRole:
     return RequiredRole(role, int(lag))
 
 
-def _checked(checks: Sequence[Check], with_reasons: bool, health: Health | None = None) -> Response:
+def _checks_response(
+    checks: Sequence[Check], with_reasons: bool, health: Health | None = None
+) -> Response:
     passes = all(check.passes for check in checks)
-    told: list[dict[str, object]] = []
+    outcomes: list[dict[str, object]] = []
     for check in checks:
         line: dict[str, object] = {"check": check.name, "passes": check.passes}
         if with_reasons:
             line["why"] = check.why
-        told.append(line)
-    answer: dict[str, object] = {"passes": passes, "checks": told}
+        outcomes.append(line)
+    answer: dict[str, object] = {"passes": passes, "checks": outcomes}
     if health is not None and health.role:
         answer |= {"role": health.role, "lag": health.lag}
     return JSONResponse(answer, 200 if passes else 503)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer a path or a method that does not exist."""
+async def _http_error_response(request: Request, error: Exception) -> Response:
+    """Return the response to an HTTP error of the router: an unknown path or method."""
     del request
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)

@@ -14,7 +14,7 @@ async def test_so_many_wait_and_the_next_is_refused_at_once() -> None:
     go_on = threading.Event()
     waiting = [asyncio.create_task(executor.run(go_on.wait)) for _ in range(3)]
     await asyncio.sleep(0)  # each has begun
-    with pytest.raises(StoreError, match="too many lists wait for their turn; ask again"):
+    with pytest.raises(StoreError, match="too many lists are waiting; try again"):
         await executor.run(go_on.wait)
     go_on.set()
     assert await asyncio.gather(*waiting) == [True, True, True]

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from penstock.admin import connection_timeouts
 
-HEAD_S = 0.2
+REQUEST_S_MAX = 0.2
 
 
 async def app(scope: Any, _receive: Any, send: Any) -> None:
@@ -28,7 +28,7 @@ async def app(scope: Any, _receive: Any, send: Any) -> None:
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """The port of a server that waits a fifth of a second for a request."""
-    monkeypatch.setattr(connection_timeouts, "HEAD_S", HEAD_S)
+    monkeypatch.setattr(connection_timeouts, "REQUEST_S_MAX", REQUEST_S_MAX)
     config = uvicorn.Config(
         app,
         port=0,
@@ -64,7 +64,7 @@ async def test_a_request_that_never_ends_is_given_up(port: int) -> None:
     async def drip() -> None:  # a byte now and then does not help
         while True:
             writer.write(b"x")
-            await asyncio.sleep(HEAD_S / 4)
+            await asyncio.sleep(REQUEST_S_MAX / 4)
 
     dripping = asyncio.create_task(drip())
     try:
@@ -96,7 +96,7 @@ async def test_who_asks_and_reads_no_answer_is_given_up(port: int) -> None:
         async with asyncio.timeout(20):
             while not given_up.done():
                 transport.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-                await asyncio.sleep(HEAD_S / 4)
+                await asyncio.sleep(REQUEST_S_MAX / 4)
     finally:
         transport.abort()
 
@@ -104,7 +104,7 @@ async def test_who_asks_and_reads_no_answer_is_given_up(port: int) -> None:
 async def test_a_connection_that_asks_again_goes_on(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     loop = asyncio.get_running_loop()
-    ends_s = loop.time() + 4 * HEAD_S
+    ends_s = loop.time() + 4 * REQUEST_S_MAX
     asked = 0
     while loop.time() < ends_s:
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")

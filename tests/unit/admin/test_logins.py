@@ -14,7 +14,7 @@ from starlette.requests import Request
 from penstock.admin.access import Gate, Principal
 from penstock.admin.broker import Broker
 from penstock.admin.logins import HttpRefusal, Logins, address_of
-from penstock.admin.rate_limiter import LOGINS_AT_ONCE, RateLimiter
+from penstock.admin.rate_limiter import LOGINS_BURST, RateLimiter
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.services.control import Control
 
@@ -75,16 +75,18 @@ def test_an_ipv4_address_of_an_ipv6_socket_is_one(shown: str, address: str) -> N
 async def test_two_addresses_with_one_password_do_not_end_each_other(
     word: Word, logins: Logins
 ) -> None:
-    for _ in range(2 * int(LOGINS_AT_ONCE)):
+    for _ in range(2 * int(LOGINS_BURST)):
         for address in ("10.0.0.7", "10.0.0.8"):
-            found = await logins.by_password("victor", "password", address, None, acts=False)
+            found = await logins.authenticate_password(
+                "victor", "password", address, None, modifies=False
+            )
             assert not isinstance(found, HttpRefusal)
     assert word.logins == 2
 
 
 async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, logins: Logins) -> None:
     gate = Gate(None, logins, "127.0.0.1")
-    limiter = RateLimiter(per_s=0.0, at_once=2.0)
+    limiter = RateLimiter(per_s=0.0, burst=2.0)
     opened = await logins.log_in("victor", "password", "10.0.0.7")
     assert not isinstance(opened, HttpRefusal)
     secret, session = opened
@@ -97,9 +99,9 @@ async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, login
     )
     for headers in shown:
         request = request_from("10.0.0.7", *headers)
-        assert isinstance(await gate.admit(request, acts=True), Principal)
+        assert isinstance(await gate.admit(request, modifies=True), Principal)
         asked = word.confirmed
-        answers = [await gate.admit(request, limiter, acts=True) for _ in range(4)]
+        answers = [await gate.admit(request, limiter, modifies=True) for _ in range(4)]
         refused = [one for one in answers if isinstance(one, HttpRefusal)]
         assert {one.status for one in refused} == {429}
         assert word.confirmed - asked == 4 - len(refused)

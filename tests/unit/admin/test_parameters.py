@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.admin.parameters import Mistake, from_json, from_query
+from penstock.admin.parameters import BadRequest, from_json, from_query
 from penstock.control.admin_requests import Kick, ListSessions, SessionFilter, ShowSession
 
 
@@ -26,5 +26,5 @@ def test_json_is_as_strict_as_the_type() -> None:
         b'{"filter": {}, "by": "somebody else"}',
         b"",
     ):
-        with pytest.raises(Mistake):
+        with pytest.raises(BadRequest):
             from_json(Kick, body)

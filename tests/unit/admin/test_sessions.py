@@ -3,8 +3,8 @@
 from penstock.admin.rate_limiter import NAMES_MAX, RateLimiter
 from penstock.admin.sessions import (
     CONFIRM_S,
-    OF_ONE_USER_MAX,
     SESSIONS_MAX,
+    SESSIONS_PER_USER_MAX,
     Sessions,
     key_of,
     new_secret,
@@ -58,9 +58,9 @@ def test_a_token_with_an_end_ends_its_session() -> None:
 
 def test_there_are_no_more_than_so_many() -> None:
     sessions = Sessions(IDLE_S, AGE_S)
-    for number in range(OF_ONE_USER_MAX + 1):
+    for number in range(SESSIONS_PER_USER_MAX + 1):
         sessions.open(b"%d" % number, grant(), HERE, "stamp")
-    assert len(sessions) == OF_ONE_USER_MAX
+    assert len(sessions) == SESSIONS_PER_USER_MAX
     assert sessions.find(b"0", HERE) is None
     for number in range(SESSIONS_MAX + 1):
         sessions.open(b"u%d" % number, grant(f"user-{number}"), HERE, "stamp")
@@ -80,4 +80,4 @@ def test_names_that_are_counted_are_bounded() -> None:
     limiter = RateLimiter(clock=lambda: 0.0)
     for number in range(NAMES_MAX + 10):
         limiter.allow(str(number))
-    assert len(limiter._left) == NAMES_MAX
+    assert len(limiter._buckets) == NAMES_MAX

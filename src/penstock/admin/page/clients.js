@@ -1,4 +1,4 @@
-// The list of clients by pattern, and one of them: what holds it up, and what may be done about it.
+// Views of the clients that match a pattern, and of one client: its state, diagnosis and operations.
 
 import { act, api, Failure } from './api.js';
 import { ago, at, button, bytes, check, confirm, count, field, make, meter, table, values } from './dom.js';
@@ -31,7 +31,7 @@ export function clients(place, page) {
     make('label', {}, 'State', make('select', { name: 'connected' }, [['', 'all'], ['true', 'connected'], ['false', 'away']].map(([value, text]) => make('option', { value, selected: asked.connected === value }, text)))),
     make('button', { class: 'main' }, 'Search'));
   place.append(make('h1', {}, 'Clients'), form, list, pages);
-  const render = () => list.replaceChildren(table(COLUMNS, entries, 'No client is like that.', { ...order, by: (which) => { order.down = order.at === which && !order.down; order.at = which; render(); } }));
+  const render = () => list.replaceChildren(table(COLUMNS, entries, 'No client meets these conditions.', { ...order, by: (which) => { order.down = order.at === which && !order.down; order.at = which; render(); } }));
   page.every(async () => {
     const found = await api('/sessions', { ...asked, cursor: cursors.at(-1), limit: 100 });
     entries = found.entries;
@@ -44,7 +44,7 @@ export function client(place, page, name) {
   const facts = make('div'), answer = make('div');
   let topic = '';
   const form = make('form', { onsubmit: (event) => { event.preventDefault(); topic = values(form).topic; why(); } },
-    field('Topic, or empty', { name: 'topic', maxlength: 65535 }), make('button', { class: 'main' }, 'Why does it get nothing?'));
+    field('Topic, or empty', { name: 'topic', maxlength: 65535 }), make('button', { class: 'main' }, 'Why does it receive nothing?'));
   const acts = page.may('operator') ? make('div', { class: 'tools' },
     button('Disconnect…', () => kick(page, name), 'danger'), button('Ban…', () => banClient(page, name), 'danger'),
     page.may('admin') ? button('Remove session…', () => remove(page, name), 'danger') : '') : '';
@@ -81,7 +81,7 @@ async function done(page, work, said) {
 }
 
 async function kick(page, name) {
-  const told = await confirm('Disconnect this client?', name, 'Disconnect', field('Reason, told to the client', { name: 'why', maxlength: 200 }), check('Refuse it for ten minutes', { name: 'ban' }));
+  const told = await confirm('Disconnect this client?', name, 'Disconnect', field('Reason, sent to the client', { name: 'why', maxlength: 200 }), check('Refuse it for ten minutes', { name: 'ban' }));
   if (told) done(page, () => act('/sessions/kick', { filter: { client_id: name }, why: told.why, ban_s: told.ban ? 600 : null }), (found) => `${found.count} disconnected`);
 }
 
@@ -91,6 +91,6 @@ async function banClient(page, name) {
 }
 
 async function remove(page, name) {
-  const told = await confirm('Remove its session?', `${name}: its subscriptions and all messages that wait for it are gone for good.`, 'Remove');
+  const told = await confirm('Remove its session?', `${name}: its subscriptions and all its queued messages are deleted.`, 'Remove');
   if (told) done(page, () => act('/sessions/remove', { filter: { client_id: name, connected: null } }), (found) => `${found.count} removed; one that is connected must be disconnected first`);
 }

@@ -1,4 +1,4 @@
-// Elements, tables and small drawings. Text of others is set as text only, never as HTML.
+// Builds elements, tables and small charts. Data is inserted as text only, never as HTML.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -15,7 +15,7 @@ function filled(element, attributes, inside) {
   return element;
 }
 
-// Control characters and those that turn the direction of text are shown, not obeyed.
+// Make control characters and those that change the direction of text visible.
 export function shown(text) {
   return String(text).replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (one) => '\\u' + one.codePointAt(0).toString(16).padStart(4, '0'));
@@ -40,7 +40,7 @@ export function meter(part, whole, title) {
     draw('rect', { class: share >= 1 ? 'bar full' : 'bar', width: 100 * share, height: 8 }));
 }
 
-// columns: { name, of: (row) => shown, key: (row) => sorted by, number }
+// columns: { name, of: (row) => content of the cell, key: (row) => sort key, number: aligned right }
 export function table(columns, rows, empty, sorting) {
   if (!rows.length) return make('div', { class: 'scroll empty' }, empty);
   const head = columns.map((one, at) => make('th', { scope: 'col', 'aria-sort': sorting && sorting.at === at ? (sorting.down ? 'descending' : 'ascending') : null },
@@ -62,7 +62,7 @@ export function values(form) {
   return Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === 'checkbox' ? one.checked : one.value]));
 }
 
-// Ask before an act. Resolves to the values of the fields, or null.
+// Show a dialog for confirmation; resolve to the values of its fields, or to null if it is cancelled.
 export function confirm(title, text, word, ...fields) {
   const dialog = document.getElementById('dialog');
   return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-// Retained messages, bans, tables and readers, events, and what concerns the whole broker.
+// Views of retained messages, bans, tables and readers, events, and the control of the broker.
 
 import { act, api, Failure } from './api.js';
 import { ago, at, button, bytes, card, check, confirm, count, field, make, shown, span, table, values } from './dom.js';
@@ -46,7 +46,7 @@ export function retained(place, page) {
   load(true);
 }
 
-// Text where it is UTF-8, with what could not be seen escaped; else hexadecimal digits.
+// Return a payload as text with invisible characters escaped, or as hexadecimal digits if it is not UTF-8.
 function payload(base64) {
   const whole = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0)), part = whole.subarray(0, SHOWN_BYTES_MAX);
   const rest = whole.length > part.length ? `\n… and ${count(whole.length - part.length)} bytes more` : '';
@@ -71,7 +71,7 @@ export function bans(place, page) {
       { name: '', of: (one) => page.may('operator') ? button('Lift…', () => lift(one)) : '' }], found.entries, 'Nobody is banned.'));
   });
   async function ban() {
-    const told = await confirm('Ban', 'It is refused when it connects the next time.', 'Ban',
+    const told = await confirm('Ban', 'The client, user or address is refused at its next connection.', 'Ban',
       make('label', {}, 'What', make('select', { name: 'kind' }, ['client', 'user', 'address'].map((one) => make('option', {}, one)))),
       field('Which', { name: 'value', required: true }), field('Seconds, 0 until the broker ends', { name: 'for_s', type: 'number', min: 0, value: 3600 }), field('Reason', { name: 'why', maxlength: 200 }));
     if (told) done(page, () => act('/bans/make', { ...told, for_s: Number(told.for_s) }), (value) => `${value} is banned`);
@@ -122,7 +122,7 @@ export function events(place, page) {
     }
     list.replaceChildren(table([{ name: 'When', of: (one) => at(one.at) }, { name: 'What', of: (one) => (one.act || one.kind).replaceAll('_', ' ') },
       { name: 'Who', of: (one) => one.by || (one.kind === 'administered' ? 'at the control socket' : '') }, { name: 'Client', of: (one) => one.client },
-      { name: 'Details', of: (one) => Object.entries(one).filter(([name, value]) => !APART.has(name) && value !== '' && value != null).map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'object' ? JSON.stringify(value) : value}`).join(', ') }], entries, 'Nothing of that kind happened.'));
+      { name: 'Details', of: (one) => Object.entries(one).filter(([name, value]) => !APART.has(name) && value !== '' && value != null).map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'object' ? JSON.stringify(value) : value}`).join(', ') }], entries, 'No event of that kind.'));
     more.replaceChildren(cursor ? button('Older', () => load(false)) : '');
   }
   load(true);
@@ -130,22 +130,22 @@ export function events(place, page) {
 
 export function control(place, page) {
   const facts = make('div', { class: 'cards' }), answer = make('div');
-  const acts = page.may('admin') ? make('div', { class: 'tools' }, button('Empty the broker…', begin, 'danger'), button('Let clients in again…', end), button('Reload settings…', reload)) : make('p', { class: 'faint' }, 'To empty the broker or to reload its settings needs the role admin.');
+  const acts = page.may('admin') ? make('div', { class: 'tools' }, button('Drain the broker…', begin, 'danger'), button('End the drain…', end), button('Reload settings…', reload)) : make('p', { class: 'faint' }, 'Draining the broker and reloading its settings need the role admin.');
   place.append(make('h1', {}, 'Control'), acts, facts, answer);
   page.every(async () => {
     const found = await api('/drain');
-    facts.replaceChildren(card('Emptying', found.draining ? 'under way' : 'no', found.draining ? `${count(found.sent_away)} sent away, ${count(found.refused)} refused` : 'clients are let in'), card('Connections', count(found.left)));
+    facts.replaceChildren(card('Drain', found.draining ? 'under way' : 'no', found.draining ? `${count(found.sent_away)} disconnected, ${count(found.refused)} refused` : 'clients are accepted'), card('Connections', count(found.left)));
   });
   async function begin() {
-    const told = await confirm('Empty the broker?', 'No client is let in, and those that are here are sent away.', 'Empty it', field('Other server, told to the clients', { name: 'server_reference', maxlength: 1000 }),
-      field('Clients a second', { name: 'per_s', type: 'number', min: 0.1, step: 'any', value: 100 }), check('For good, not for now', { name: 'moved' }));
-    if (told) done(page, () => act('/drain/begin', { ...told, per_s: Number(told.per_s) }), () => 'the broker is being emptied');
+    const told = await confirm('Drain the broker?', 'The broker accepts no new clients, and disconnects the present ones.', 'Drain', field('Server reference for the clients', { name: 'server_reference', maxlength: 1000 }),
+      field('Clients a second', { name: 'per_s', type: 'number', min: 0.1, step: 'any', value: 100 }), check('Server moved for good', { name: 'moved' }));
+    if (told) done(page, () => act('/drain/begin', { ...told, per_s: Number(told.per_s) }), () => 'the broker is draining');
   }
   async function end() {
-    if (await confirm('Let clients in again?', 'The emptying ends.', 'Let them in')) done(page, () => act('/drain/end', {}), () => 'clients are let in');
+    if (await confirm('End the drain?', 'The broker accepts clients again.', 'End the drain')) done(page, () => act('/drain/end', {}), () => 'clients are accepted');
   }
   async function reload() {
-    if (!await confirm('Reload the settings?', 'All settings and files are read again, whole or not at all.', 'Reload')) return;
+    if (!await confirm('Reload the settings?', 'The broker reads all settings and files again, and applies all of them or none.', 'Reload')) return;
     await done(page, async () => {
       const found = await act('/reload', {});
       const line = (one) => make('p', {}, `${one.setting}: ${one.old} → ${one.new}`);

@@ -1,4 +1,4 @@
-// Health, rates, latencies and memory, with what they were in the last minutes.
+// View of health, rates, latencies and memory, with their course over the last minutes.
 
 import { api, get } from './api.js';
 import { bytes, card, count, make, meter, rate, span, sparkline } from './dom.js';
@@ -70,7 +70,7 @@ function budgets(now) {
   });
 }
 
-// The bound below which a share of the values since the last look were; of all, where there were none.
+// Return the quantile `share` of the values since the last refresh, or of all values if there were none since.
 function quantile(now, name, share) {
   const found = now.distributions[name];
   if (!found) return null;

@@ -1,4 +1,4 @@
-// Who is logged in, which view is shown, and when it is asked for again.
+// Login and logout, the choice of the view, and its periodic refresh.
 
 import { Failure, get, post, useCsrfToken } from './api.js';
 import { button, field, make, values } from './dom.js';
@@ -42,7 +42,7 @@ function login(possible) {
     const submit = form.querySelector('button');
     submit.disabled = true;
     try { took(await post('/page/login', values(form))); say(''); } catch (failure) { why.textContent = sentence(failure.message); submit.disabled = false; form.password.select(); }
-  } }, field('User', { name: 'user', autocomplete: 'username', autofocus: true }), field('Password, or without a user a token', { name: 'password', type: 'password', autocomplete: 'current-password', required: true }),
+  } }, field('User', { name: 'user', autocomplete: 'username', autofocus: true }), field('Password, or a token without a user', { name: 'password', type: 'password', autocomplete: 'current-password', required: true }),
   make('button', { class: 'main' }, 'Log in'), why);
   main.replaceChildren(make('div', { class: 'login card' }, make('h1', {}, 'Log in'),
     possible ? form : make('p', {}, 'Nobody may log in here yet: set admin.users, or admin.token_file, and reload the broker.')));
@@ -52,7 +52,7 @@ function login(possible) {
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + '.';
 
 async function logout() {
-  try { await post('/page/logout'); } catch { /* it ends by itself */ }
+  try { await post('/page/logout'); } catch { /* the session expires */ }
   took({ user: null });
 }
 
@@ -69,7 +69,7 @@ function show() {
   const place = make('div');
   main.replaceChildren(place);
   let argument = '';
-  try { argument = decodeURIComponent(rest.join('/')); } catch { /* no name at all */ }
+  try { argument = decodeURIComponent(rest.join('/')); } catch { /* not a valid name */ }
   VIEWS[chosen][1](place, page, argument);
   main.focus({ preventScroll: true });
   poll();

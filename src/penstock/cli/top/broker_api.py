@@ -124,7 +124,7 @@ class AdminApi:
         if status != http.HTTPStatus.OK:
             raise _refusal(status, body)
         try:
-            answer = msgspec.json.decode(body, type=operation.shown)
+            answer = msgspec.json.decode(body, type=operation.http_answer)
         except msgspec.MsgspecError as error:
             raise StoreFailed(f"{self.name} gave an answer of another version: {error}") from None
         return cast(T, answer.facts if isinstance(answer, Why) else answer)
@@ -147,7 +147,7 @@ class AdminApi:
         path = PREFIX + operation.path
         body: bytes | None = None
         headers = dict(self._headers)
-        if operation.acts:
+        if operation.modifies:
             body = msgspec.json.encode(fields)
             headers["Content-Type"] = "application/json"
         elif fields:
