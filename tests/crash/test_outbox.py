@@ -201,8 +201,8 @@ async def test_what_is_delivered_leaves_the_disk(
     """All but the last chunk, which tells where the log ends."""
     monkeypatch.setattr("penstock.client.outbox.INTERVAL_S", 0.05)
     async with opened(shared_broker.address, client_id=name, outbox=tmp_path / "box") as client:
-        assert client._life is not None
-        extent = client._life.store.log_extent
+        assert client._lifecycle is not None
+        extent = client._lifecycle.store.log_extent
         for _ in range(20):
             await client.send(name, os.urandom(10_000))
         assert extent().end == 20

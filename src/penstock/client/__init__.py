@@ -1,20 +1,22 @@
 """The client library: ``Client`` for asyncio, ``BlockingClient`` for scripts.
 
-client          what a program uses
-blocking        the same for programs without an event loop
-options         every setting
-checks          validates and converts what a program passes in
-client_engine   the engine of a client
-engine_options  the client's options as options of the engine
-lifecycle       from opening the store to closing it
-publication     the delivery of published messages
-publisher_line  publishers that wait for room
-age_limit       gives up messages that wait too long
-outbox          keeps messages on disk
+client          ``Client``: the methods for programs with an event loop
+blocking        ``BlockingClient``: the same methods for programs without one
+options         the settings of a client, and its status
+checks          validates and converts the arguments of a program
+client_engine   the client's session, connection and store, on the broker's engine
+engine_options  converts the settings to the engine's limits and to CONNECT
+lifecycle       opens the store, connects, drains, and closes
+publication     the outcomes of published messages
+publisher_line  the line of publishers that wait for room in the queue or socket
+age_limit       drops messages that wait too long
+outbox          the store of unacknowledged messages on disk
 message, inbox  received messages, and their acknowledgement
 subscriptions   SUBSCRIBE and UNSUBSCRIBE, and their answers
-responses       responses of others, for requests and receipts
-python_page     docs/python_api.md, of what a program uses
+responses       the response topic, for requests and receipts
+requests        publishes a request, and waits for its response
+receipts        reports of a Penstock broker that a message is in a table
+python_page     writes docs/python_api.md from the docstrings of ``penstock``
 """
 
 from penstock.client.blocking import BlockingClient

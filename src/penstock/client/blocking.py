@@ -2,7 +2,7 @@
 
 ::
 
-      thread of the program ── call ─▶ loop in a thread of our own ── Client ─▶ server
+      thread of the program ── call ─▶ event loop in the client's thread ── Client ─▶ server
                             ◀─ result ─
 """
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 @final
 class BlockingMessage:
-    """A ``Message`` for another thread than the client's own: its calls block."""
+    """A ``Message`` for use in any thread: calls are passed on to the client's event loop."""
 
     def __init__(self, message: Message, loop: asyncio.AbstractEventLoop) -> None:
         self._message = message
@@ -50,7 +50,7 @@ class BlockingMessage:
 
     @property
     def text(self) -> str:
-        """See ``Message.text``."""
+        """The payload as text; see ``Message.text``."""
         return self._message.text
 
     def json(self) -> Any:
@@ -64,15 +64,17 @@ class BlockingMessage:
     def refuse(self, reason_code: int = 0x80) -> None:
         """Refuse the message; see ``Message.refuse``."""
         if not is_refusal(reason_code):
-            raise LocalProtocolError(reason_code, f"no code to refuse a message: {reason_code}")
+            raise LocalProtocolError(
+                reason_code, f"no reason code to refuse a message with: {reason_code}"
+            )
         _call_soon(self._loop, self._message.refuse, reason_code)
 
     def defer(self) -> None:
-        """Leave the acknowledgement to a later call; see ``Message.defer``."""
+        """Keep the message unacknowledged until ``acknowledge``; see ``Message.defer``."""
         self._message.defer()
 
     def processing(self, *, refuse: int = 0) -> BlockingProcessing:
-        """Process in a block: ``with message.processing():``; see ``Message.processing``."""
+        """Return a ``with`` block that acknowledges at its end; see ``Message.processing``."""
         return BlockingProcessing(self, self._message.processing(refuse=refuse), self._loop)
 
 
@@ -104,8 +106,8 @@ class BlockingClient:
     """A client that can be used from any thread.
 
     Args:
-        url: as for ``Client``.
-        settings: as for ``Client``; ``status_changed`` is called in the client's own thread.
+        url: the server's URL or URLs, as for ``Client``.
+        settings: the settings of ``Client``; ``status_changed`` is called in the client's thread.
 
     Raises:
         ConfigError: a setting is not valid.
@@ -117,7 +119,7 @@ class BlockingClient:
         self._client = Client(url, **settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._ending = threading.Lock()
+        self._close_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.open()
@@ -132,7 +134,7 @@ class BlockingClient:
         self.close(drain=kind is None)
 
     def open(self) -> None:
-        """Connect; see ``Client.open``."""
+        """Open the outbox, if there is one, and connect; see ``Client.open``."""
         if self._thread is not None:
             raise ClientError("a client is opened once")
         loop = asyncio.new_event_loop()
@@ -143,24 +145,24 @@ class BlockingClient:
         try:
             self._call(self._client.open())
         except BaseException:
-            self._end_loop()
+            self._stop_loop()
             raise
 
     def close(self, drain: bool = True) -> None:
-        """Disconnect; see ``Client.close``. Waiting calls of other threads raise an error."""
-        with self._ending:
+        """Disconnect; see ``Client.close``. Calls that wait in other threads raise an error."""
+        with self._close_lock:
             if self._loop is None:
                 return
             try:
                 self._call(self._client.close(drain))
             finally:
-                self._end_loop()
+                self._stop_loop()
 
-    def _end_loop(self) -> None:
+    def _stop_loop(self) -> None:
         loop, thread = self._loop, self._thread
         self._loop = None
         if loop is not None and thread is not None:
-            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+            asyncio.run_coroutine_threadsafe(_cancel_other_tasks(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.run_until_complete(loop.shutdown_default_executor())
@@ -168,36 +170,36 @@ class BlockingClient:
 
     @property
     def connack(self) -> Connack | None:
-        """See ``Client.connack``."""
+        """The server's latest CONNACK; see ``Client.connack``."""
         return self._client.connack
 
     def connect_now(self) -> None:
         """Try to connect at once; see ``Client.connect_now``."""
-        self._running().call_soon_threadsafe(self._client.connect_now)
+        self._open_loop().call_soon_threadsafe(self._client.connect_now)
 
     @property
     def client_id(self) -> str:
-        """See ``Client.client_id``."""
+        """The client identifier; see ``Client.client_id``."""
         return self._client.client_id
 
     @property
     def status(self) -> Status:
-        """See ``Client.status``."""
+        """The state of the connection to the server; see ``Client.status``."""
         return self._client.status
 
     @property
     def is_connected(self) -> bool:
-        """See ``Client.is_connected``."""
+        """True while the client is connected; see ``Client.is_connected``."""
         return self._client.is_connected
 
     @property
     def pending(self) -> int:
-        """See ``Client.pending``."""
+        """The number of unacknowledged messages; see ``Client.pending``."""
         return self._client.pending
 
     @property
     def last_sequence(self) -> int:
-        """See ``Client.last_sequence``."""
+        """The ``sequence`` of the latest message with one; see ``Client.last_sequence``."""
         return self._client.last_sequence
 
     def publish(
@@ -210,21 +212,37 @@ class BlockingClient:
         timeout_s: float | None = None,
         receipt: Receipt | None = None,
     ) -> int:
-        """Publish, and wait for what the QoS promises; see ``Client.publish``.
+        """Publish, and wait for the delivery that the QoS guarantees; see ``Client.publish``.
+
+        Args:
+            topic: as for ``Client.publish``.
+            payload: as for ``Client.publish``.
+            qos: as for ``Client.publish``.
+            retain: as for ``Client.publish``.
+            properties: as for ``Client.publish``.
+            timeout_s: time limit of the wait, seconds; None for no limit.
+            receipt: as for ``Client.publish``.
+
+        Returns:
+            The server's reason code, below 0x80.
 
         Raises:
-            TimeoutError: not within ``timeout_s``; the message is still on its way.
+            TimeoutError: the delivery took longer than ``timeout_s``; it continues.
         """
         publishing = self._client.publish(topic, payload, qos, retain, properties, receipt)
         return self._call(publishing, timeout_s)
 
     def wait_landed(self, receipt: Receipt, timeout_s: float | None = None) -> TableLocation:
-        """Wait until a message published with this receipt is in its table; return its place.
+        """Wait until the message published with ``receipt`` is in its table; return its location.
+
+        Args:
+            receipt: the receipt that was passed to ``publish``.
+            timeout_s: time limit of the wait, seconds; None for no limit.
 
         Raises:
-            TimeoutError: not within ``timeout_s``; one may wait for it again.
+            TimeoutError: the wait took longer than ``timeout_s``; it may be repeated.
         """
-        return self._call(_landed(receipt), timeout_s)
+        return self._call(_await_receipt(receipt), timeout_s)
 
     def send(
         self,
@@ -235,14 +253,17 @@ class BlockingClient:
         properties: Properties | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Publish, and return when the message is accepted; see ``Client.send``."""
+        """Publish, and return once the message is queued or on disk; see ``Client.send``."""
         self._call(self._client.send(topic, payload, qos, retain, properties, sequence))
 
     def drain(self, timeout_s: float | None = None) -> None:
-        """Wait until the server has everything; see ``Client.drain``.
+        """Wait until the server has acknowledged all messages; see ``Client.drain``.
+
+        Args:
+            timeout_s: time limit of the wait, seconds; None for no limit.
 
         Raises:
-            TimeoutError: not within ``timeout_s``.
+            TimeoutError: the wait took longer than ``timeout_s``.
         """
         self._call(self._client.drain(), timeout_s)
 
@@ -253,32 +274,33 @@ class BlockingClient:
         properties: Properties | None = None,
         timeout_s: float | None = None,
     ) -> list[int]:
-        """Subscribe; see ``Client.subscribe``."""
-        asking = self._client.subscribe(*topic_filters, qos=qos, properties=properties)
-        return self._call(asking, timeout_s)
+        """Subscribe, and return the granted QoS of each filter; see ``Client.subscribe``."""
+        subscribing = self._client.subscribe(*topic_filters, qos=qos, properties=properties)
+        return self._call(subscribing, timeout_s)
 
     def unsubscribe(self, *topic_filters: str, timeout_s: float | None = None) -> list[int]:
-        """End subscriptions; see ``Client.unsubscribe``."""
+        """Unsubscribe, and return the server's reason codes; see ``Client.unsubscribe``."""
         return self._call(self._client.unsubscribe(*topic_filters), timeout_s)
 
     def messages(self, timeout_s: float | None = None) -> Iterator[BlockingMessage]:
         """Yield received messages, one after the other; see ``Client.messages``.
 
         Args:
-            timeout_s: end when none came for so many seconds; None: when the client is closed.
+            timeout_s: end if no message arrives for so many seconds; None to end when the client
+                is closed.
         """
-        loop = self._running()
+        loop = self._open_loop()
         messages = self._client.messages()
         try:
             while True:
                 try:
-                    message = self._call(_next(messages), timeout_s)
-                except (TimeoutError, NotConnected):  # closed meanwhile, by another thread
+                    message = self._call(_next_message(messages), timeout_s)
+                except (TimeoutError, NotConnected):  # another thread has closed the client
                     return
                 if message is None:
                     return
                 yield BlockingMessage(message, loop)
-        finally:  # a message that was not acknowledged comes again
+        finally:  # a message that was not acknowledged is handed over again
             if self._loop is not None and threading.current_thread() is not self._thread:
                 with contextlib.suppress(NotConnected, CancelledError):
                     self._call(messages.aclose())
@@ -291,11 +313,11 @@ class BlockingClient:
         timeout_s: float = 10.0,
         properties: Properties | None = None,
     ) -> BlockingMessage:
-        """Publish a request, and wait for its response; see ``Client.request``."""
-        asking = self._client.request(topic, payload, qos, timeout_s, properties)
-        return BlockingMessage(self._call(asking), self._running())
+        """Publish a request, and return its response; see ``Client.request``."""
+        requesting = self._client.request(topic, payload, qos, timeout_s, properties)
+        return BlockingMessage(self._call(requesting), self._open_loop())
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise NotConnected("the client is not open: use it in 'with'")
         return self._loop
@@ -309,37 +331,37 @@ class BlockingClient:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ClientError("status_changed must not wait for the client: it runs in its thread")
-        asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return asked.result(timeout_s)
+            return future.result(timeout_s)
         except CancelledError:
             raise NotConnected("the client was closed") from None
         except BaseException:
-            asked.cancel()
+            future.cancel()
             raise
 
 
 def _call_soon(
     loop: asyncio.AbstractEventLoop, act: Callable[..., object], *arguments: object
 ) -> None:
-    """Call ``act`` in the client's loop; if that is closed, the server keeps the message."""
+    """Schedule a call of ``act`` in the client's loop; do nothing if the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(act, *arguments)
 
 
-async def _cancel_others() -> None:
-    """Cancel every other task of this loop, and wait for their end."""
+async def _cancel_other_tasks() -> None:
+    """Cancel all other tasks of the running loop, and wait until they have ended."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _landed(receipt: Receipt) -> TableLocation:
+async def _await_receipt(receipt: Receipt) -> TableLocation:
     return await receipt
 
 
-async def _next(messages: Messages) -> Message | None:
+async def _next_message(messages: Messages) -> Message | None:
     try:
         return await anext(messages)
     except StopAsyncIteration:

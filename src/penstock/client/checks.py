@@ -1,4 +1,4 @@
-"""Checks the arguments that a program passes to the client, and converts them for the engine."""
+"""Checks the arguments of a program, and converts them for the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.client.engine_options import connect_of
+from penstock.client.engine_options import connect_packet
 from penstock.client.options import Options
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.topics import is_topic_filter, is_topic_name
@@ -18,7 +18,7 @@ from penstock.protocol.properties import Properties, decode_properties, encode_p
 from penstock.transport.dialling import TlsFiles
 
 Payload = bytes | bytearray | memoryview | str | int | float | None
-"""Text is sent as UTF-8, numbers as text, None as nothing."""
+"""A payload: text is sent as UTF-8, a number as its decimal text, None as an empty payload."""
 
 _URLS_MAX: Final = 100
 _LEVELS_MAX: Final = 65_535
@@ -29,7 +29,7 @@ def encode_publish_properties(properties: Properties) -> bytes:
     """Return the properties of a PUBLISH as bytes.
 
     Raises:
-        LocalProtocolError: PUBLISH has no such property, or the client sets it itself.
+        LocalProtocolError: a property is not one of PUBLISH, or only the client itself may set it.
     """
     if properties.topic_alias is not None or properties.subscription_identifiers:
         raise LocalProtocolError(
@@ -43,10 +43,11 @@ def encode_publish_properties(properties: Properties) -> bytes:
     return encoded
 
 
-def copy_of(properties: Properties | None) -> Properties:
-    """Return a copy of PUBLISH properties, to be changed.
+def copy_properties(properties: Properties | None) -> Properties:
+    """Return a copy of PUBLISH properties; empty properties for None.
 
-    Raises as ``encode_publish_properties`` does.
+    Raises:
+        LocalProtocolError: a property is not one of PUBLISH, or only the client itself may set it.
     """
     if properties is None:
         return Properties()
@@ -54,11 +55,11 @@ def copy_of(properties: Properties | None) -> Properties:
     return decode_properties(encoded, 0, len(encoded), PUBLISH)
 
 
-def bytes_of(payload: Payload) -> bytes:
+def encode_payload(payload: Payload) -> bytes:
     """Return a payload as bytes.
 
     Raises:
-        TypeError: it is neither bytes nor text nor a number.
+        TypeError: the payload is neither bytes nor text nor a number.
     """
     given: object = payload
     if isinstance(given, bytes):
@@ -75,10 +76,10 @@ def bytes_of(payload: Payload) -> bytes:
 
 
 def check_topic(topic: str) -> None:
-    """Raise unless one may publish to this topic.
+    """Check that a topic is a valid topic name.
 
     Raises:
-        LocalProtocolError: it is not a topic name.
+        LocalProtocolError: it is not, or has more than 65535 bytes.
     """
     if not is_topic_name(topic, _LEVELS_MAX) or "\0" in topic:
         raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
@@ -93,7 +94,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_filters(topic_filters: list[str]) -> None:
-    """Raise unless all of these are topic filters.
+    """Check that all of a list are valid topic filters.
 
     Raises:
         LocalProtocolError: one is not, or the list is empty.
@@ -108,25 +109,25 @@ def check_filters(topic_filters: list[str]) -> None:
 
 
 def check_connect(options: Options) -> None:
-    """Encode the CONNECT packet once, so that a mistake is raised before the first connection.
+    """Encode the CONNECT packet once, to find errors in the options before the first connection.
 
     Raises:
-        ConfigError: the options cannot be expressed in MQTT.
+        ConfigError: the options cannot be encoded.
     """
     if options.will is not None and not is_topic_name(options.will.topic, _LEVELS_MAX):
-        raise ConfigError(f"the will's topic is no topic name: {options.will.topic!r}")
+        raise ConfigError(f"the will's topic is not a topic name: {options.will.topic!r}")
     try:
-        connect = connect_of(options, options.client_id or "penstock", False, None)
+        connect = connect_packet(options, options.client_id or "penstock", False, None)
         encode(connect, connect.version)
     except (LocalProtocolError, UnicodeError) as error:
-        raise ConfigError(f"CONNECT cannot be made: {error}") from error
+        raise ConfigError(f"CONNECT cannot be encoded: {error}") from error
 
 
-def urls_of(given: str | Sequence[str]) -> list[RemoteUrl]:
-    """Return the parsed URLs of the server, in their order; each text may name several.
+def parse_urls(given: str | Sequence[str]) -> list[RemoteUrl]:
+    """Parse the URLs of the server, of which each text may have several; keep their order.
 
     Raises:
-        ConfigError: one is not a URL of a server, or there are none, or too many.
+        ConfigError: one is not a URL of a server, there are none, or more than 100.
     """
     if not given:
         raise ConfigError("a client needs a URL")
@@ -135,9 +136,11 @@ def urls_of(given: str | Sequence[str]) -> list[RemoteUrl]:
         try:
             urls += RemoteUrl.parse_list(url)
         except ValueError as error:
-            raise ConfigError(f"{url!r} is no server's URL, such as {error}.{_hint(url)}") from None
+            raise ConfigError(
+                f"{url!r} is not a server's URL, such as {error}.{_hint(url)}"
+            ) from None
     if len(urls) > _URLS_MAX:
-        raise ConfigError(f"{len(urls)} URLs are given, and at most {_URLS_MAX} may be")
+        raise ConfigError(f"{len(urls)} URLs are given; at most {_URLS_MAX} are allowed")
     return urls
 
 
@@ -149,8 +152,8 @@ def _hint(url: str) -> str:
     return ""
 
 
-def context_of(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
-    """Return the TLS context; None where no URL needs one.
+def tls_context(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
+    """Return the TLS context; None if no URL needs one.
 
     Raises:
         ConfigError: a file cannot be used, or no URL uses TLS.

@@ -1,14 +1,15 @@
-"""A client's engine: the session, the connection it is dialled on, and the store of its outbox.
+"""A client's engine: its session, its connection to the server, and the store of its outbox.
 
 ::
 
       publish ─▶ line ─▶ (log of the outbox) ─▶ session ─▶ connection ─▶ socket
                                                    ▲           │
                      publications ◀── PUBACK … ────╯           ▼
-                     inbox, subscriptions, requests ◀── what the server sends
+                     inbox, subscriptions, responses ◀── received packets
 
-It is the broker's engine: a ``Server`` without listeners, with one session, which we dial.
-Without an outbox the session is in memory, lives as long as the client, and commits nothing.
+It is the broker's engine: a ``Server`` without listeners and with one session, whose connection the
+client dials. Without an outbox the session is in memory only, ends with the client, and commits
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from random import SystemRandom
 from typing import Final, final
 
 from penstock.client.age_limit import AgeLimit
-from penstock.client.engine_options import connect_of
+from penstock.client.engine_options import connect_packet
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
 from penstock.client.publication import Publication, Publications
@@ -53,14 +54,16 @@ from penstock.transport.backoff import Backoff
 
 logger = get_logger(__name__)
 
-_PROGRAM: Final = "program"  # the producer whose numbers are the program's own
+_PROGRAM: Final = "program"  # the producer of the ``sequence`` numbers
 _STORE_RETRY_S_MAX: Final = 3600.0
-_WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-_ASKED_FOR_MAX: Final = 3  # connections on which an earlier program's identifiers are released
-_IN_A_TURN_MAX: Final = 512  # messages of QoS 0 published before other tasks run
-_QUEUED: Final = 8  # what a QoS 1 or 2 message counts: its answer must be read in time
+_UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+_INHERITED_CONNECTIONS_MAX: Final = (
+    3  # connections on which an earlier program's identifiers are released
+)
+_TURN_SHARE_MAX: Final = 512  # QoS 0 messages published in one turn before other tasks run
+_QUEUED_WEIGHT: Final = 8  # weight of a QoS 1 or 2 message in that share: its answer must be read
 _OTHER_SERVER: Final = (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED)
-_FAREWELL_S: Final = 5.0  # for the server to receive the last written bytes
+_CLOSE_S_MAX: Final = 5.0  # time limit for sending the last written bytes
 
 
 @final
@@ -71,10 +74,10 @@ class ClientEngine(ClientCallbacks):
         options: the client's options.
         urls: the server's URLs.
         client_id: client identifier.
-        context: the TLS context; None where no URL needs one.
+        context: the TLS context; None if no URL needs one.
         store: the store of the session.
         server: the engine, recovered from the store.
-        clock: the clock with which the server was started.
+        clock: the clock whose time the server was started with.
     """
 
     def __init__(
@@ -95,10 +98,10 @@ class ClientEngine(ClientCallbacks):
         self._context = server.context
         self._loop = asyncio.get_running_loop()
 
-        self.connack: Connack | None = None  # that of the latest connection
+        self.connack: Connack | None = None  # of the latest connection
         self.is_closed = False
         self.failure: StoreFailed | None = None
-        self._first: asyncio.Future[None] = self._loop.create_future()
+        self._first_connection: asyncio.Future[None] = self._loop.create_future()
         self._first_failures: list[tuple[str, str, int]] = []  # until then: URL, error, code
         self._begins_clean = options.begins_clean
         self._dialling: asyncio.Task[None] | None = None
@@ -107,14 +110,14 @@ class ClientEngine(ClientCallbacks):
         self.publications = Publications()
         self.line = PublisherLine(self._queue_has_room)
         self.socket_line = PublisherLine(self._socket_has_room)
-        self._gates = options.overflow in ("wait", "raise")
+        self._limits_queue = options.overflow in ("wait", "raise")
         self._messages_max = options.queue_messages_max
         self._bytes_max = options.queue_bytes_max
-        self._next_offset = 0  # where there is no log
-        self.topic: str | None = None  # the latest topic that was checked
+        self._next_offset = 0  # without a log
+        self.topic: str | None = None  # the latest valid topic
         self._published_in_turn = 0
-        self.has_waiters = False  # a task waits for room or drains, and is woken when a turn ends
-        self._drained: asyncio.Future[None] | None = None
+        self.has_waiters = False  # tasks wait for room or for a drain; woken as a turn ends
+        self._drain_waiter: asyncio.Future[None] | None = None
 
         self.inbox = Inbox(
             options.inbox_messages_max,
@@ -126,26 +129,30 @@ class ClientEngine(ClientCallbacks):
             self._write_acknowledgements,
         )
         self.subscriptions = Subscriptions()
-        self.take_reply: Callable[[ReceivedMessage], bool] | None = None  # see ``responses``
-        self.end_replies: Callable[[str], None] | None = None
+        self.take_response: Callable[[ReceivedMessage], bool] | None = None  # see ``responses``
+        self.fail_responses: Callable[[str], None] | None = None
 
         self.session = self._open_session()
         self.driver = Driver(
             server,
             store,
-            _WAITING_BYTES_MAX,
-            self._failed,
+            _UNSENT_BYTES_MAX,
+            self._on_store_failed,
             _STORE_RETRY_S_MAX,
-            self._turn_ended,
+            self._on_turn_end,
             clock,
         )
         self._ages = AgeLimit(
-            self.session, self.driver, options.age_s_max, self._end_of_log, self.notify_room
+            self.session,
+            self.driver,
+            options.age_s_max,
+            self._next_message_offset,
+            self.notify_room,
         )
         self.dialler = self._new_dialler(urls, context)
 
     def _open_session(self) -> Session:
-        """Return the session, as the store has it or new; it reports the fate of its messages."""
+        """Return the recovered session, or a new one, with ``publications`` for its outcomes."""
         registry = self.server.registry
         known = registry.sessions.get(self.client_id)
         zone = self.limits.zone if known is None else known.zone
@@ -171,27 +178,27 @@ class ClientEngine(ClientCallbacks):
             self,
             options.connect_timeout_s,
             options.headers,
-            self._changed,
+            self._on_state_change,
         )
         if not options.begins_clean and not dialler.is_known:
             dialler.is_known = True
-            dialler.inherits = _ASKED_FOR_MAX
+            dialler.inherits = _INHERITED_CONNECTIONS_MAX
         return dialler
 
     # -- connecting ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to dial."""
+        """Start to dial the server, and to check the age of messages."""
         self._ages.start()
         self._dialling = self._loop.create_task(self.dialler.run())
 
     async def first_connection(self) -> None:
-        """Wait until the server accepts us for the first time.
+        """Wait until a server accepts the client for the first time.
 
         Raises:
-            ConnectFailed: none of the addresses did.
+            ConnectFailed: each address was tried, and none accepted the client.
         """
-        await asyncio.shield(self._first)
+        await asyncio.shield(self._first_connection)
 
     @property
     def status(self) -> Status:
@@ -212,28 +219,28 @@ class ClientEngine(ClientCallbacks):
             str(dialler.addresses.next) if is_waiting else "",
         )
 
-    def _changed(self) -> None:
+    def _on_state_change(self) -> None:
         dialler = self.dialler
-        if not self._first.done():
+        if not self._first_connection.done():
             if dialler.state == "connected":
-                self._first.set_result(None)
+                self._first_connection.set_result(None)
             elif dialler.state == "waiting":
                 self._first_failures.append((dialler.url, dialler.last_error, dialler.reason_code))
                 if dialler.addresses.is_round_over:
-                    self._first_failed()
+                    self._fail_first_connection()
         self._report_status()
 
-    def _first_failed(self) -> None:
+    def _fail_first_connection(self) -> None:
         """Fail the wait for the first connection: no address accepted the client.
 
-        The reason code is that of the latest server that did not just send us to another one.
+        The reason code is that of the latest server that did not refer to another server.
         """
         failures = self._first_failures
         codes = [code for _, _, code in failures]
         telling = [code for code in codes if code not in _OTHER_SERVER] or codes
         why = "; ".join(f"{url}: {error}" for url, error, _ in failures)
-        self._first.set_exception(ConnectFailed(why, telling[-1]))
-        self._first.exception()  # mark it as retrieved: no one may be waiting for it
+        self._first_connection.set_exception(ConnectFailed(why, telling[-1]))
+        self._first_connection.exception()  # mark it as retrieved: perhaps no task waits for it
         failures.clear()
 
     def _report_status(self) -> None:
@@ -246,14 +253,14 @@ class ClientEngine(ClientCallbacks):
     def _connect(self, clean: bool) -> Connect:
         options = self._options
         first = None if options.authentication is None else options.authentication.first()
-        return connect_of(options, self.client_id, clean or self._begins_clean, first)
+        return connect_packet(options, self.client_id, clean or self._begins_clean, first)
 
     def connected(self, connack: Connack, now: Now) -> None:
         """Use the connection: the server accepted it with ``connack``."""
         del now
         self.connack = connack
         self._begins_clean = False
-        self.dialler.connected(connack)
+        self.dialler.on_connect(connack)
         connection = self.dialler.connection
         assert connection is not None
         self.inbox.connection = connection
@@ -262,26 +269,25 @@ class ClientEngine(ClientCallbacks):
         self._loop.call_soon(self.notify_room)  # once the session is attached
 
     def ended(self, now: Now) -> None:
-        """Note that the connection ended: subscriptions wait, and the dialler decides the next
-        step."""
+        """Note that the connection ended: requeue unanswered requests, and tell the dialler."""
         del now
         self.subscriptions.disconnected()
-        self.dialler.ended()
+        self.dialler.on_end()
 
     def authenticate(self, data: bytes | None) -> bytes | None:
-        """Return the data of the next step of enhanced authentication."""
+        """Return the answer to the server's data in enhanced authentication; None for no data."""
         authentication = self._options.authentication
         return None if authentication is None else authentication.next(data)
 
     def _now(self) -> Now:
-        """Return the time of this turn of the loop."""
+        """Return the time of the present turn of the loop."""
         return self._context.turn.now or self.driver.now_of_turn()
 
     # -- publishing ------------------------------------------------------------------------
 
     @property
     def link(self) -> Link | None:
-        """The sending half of the connection; None while there is none."""
+        """The sending half of the connection; None while the client is not connected."""
         return self.session.link
 
     @property
@@ -293,7 +299,7 @@ class ClientEngine(ClientCallbacks):
         context = self._context
         if context.store.fails or context.store.is_full():
             return False
-        if not self._gates:
+        if not self._limits_queue:
             return True
         session = self.session
         if session.queue_length + session.window_length >= self._messages_max:
@@ -311,24 +317,24 @@ class ClientEngine(ClientCallbacks):
 
     @property
     def last_sequence(self) -> int:
-        """The program's number of the latest message that had one; 0 if none had."""
+        """The ``sequence`` of the latest message that was sent with one; 0 if there is none."""
         return self.server.producers.latest(None, _PROGRAM)
 
     def publish_qos0(self, topic: str, payload: bytes, retain: bool, properties: bytes) -> None:
-        """Write a QoS 0 message to the socket, which has room for it.
+        """Write a QoS 0 message to the socket; the caller has waited for room.
 
         Raises:
-            PublishFailed: it was dropped.
+            PublishFailed: the message was dropped.
         """
         now = self._now()
         message = Message(
             topic, payload, 0, retain, "", now.wall_us, properties, lead_us=now.lead_us
         )
-        self.publications.lost_qos0 = -1
+        self.publications.qos0_drop_reason = -1
         self._published_in_turn += 1
         self.session.deliver(message, 0, retain, (), True, now)
-        if self.publications.lost_qos0 >= 0:
-            raise PublishFailed(f"{topic}: given up: {REASONS[self.publications.lost_qos0]}")
+        if self.publications.qos0_drop_reason >= 0:
+            raise PublishFailed(f"{topic}: dropped: {REASONS[self.publications.qos0_drop_reason]}")
 
     def publish(
         self,
@@ -339,15 +345,25 @@ class ClientEngine(ClientCallbacks):
         properties: bytes,
         sequence: int = 0,
     ) -> Publication:
-        """Send or queue a QoS 1 or 2 message, for which there is room.
+        """Send or queue a QoS 1 or 2 message; the caller has waited for room.
 
-        Its ``sequence``, if it has one, is stored in the same commit.
+        Args:
+            topic: topic name.
+            payload: the payload.
+            qos: 1 or 2.
+            retain: whether the server retains the message.
+            properties: encoded PUBLISH properties.
+            sequence: the program's number of the message, which is stored in the same commit; 0 for
+                none.
+
+        Returns:
+            The publication of the message.
         """
         now = self._now()
         message = Message(
             topic, payload, qos, retain, "", now.wall_us, properties, lead_us=now.lead_us
         )
-        self._published_in_turn += _QUEUED
+        self._published_in_turn += _QUEUED_WEIGHT
         if self.is_stored:
             self._context.batch.append(message)
         else:
@@ -361,13 +377,13 @@ class ClientEngine(ClientCallbacks):
             self._update_reading()
         return publication
 
-    def publish_at_once(
+    def try_publish(
         self, topic: str, payload: object, qos: object, retain: bool
     ) -> Publication | None:
-        """Publish in one step if nothing has to be waited for, checked or converted.
+        """Publish if no waiting, check or conversion of arguments is needed.
 
         Returns:
-            The publication; None if that does not hold, and nothing was done.
+            The publication; None if it was needed, and nothing was published.
         """
         if self.is_closed or self.failure is not None or self.is_stored or self.exceeds_turn_share:
             return None
@@ -375,69 +391,71 @@ class ClientEngine(ClientCallbacks):
             return None
         if not isinstance(qos, int) or isinstance(qos, bool) or not 1 <= qos <= 2:
             return None
-        if self.line.waiting > 0 or not self._queue_has_room():
+        if self.line.waiting_count > 0 or not self._queue_has_room():
             return None
         return self.publish(topic, payload, qos, retain, b"")
 
     @property
     def exceeds_turn_share(self) -> bool:
-        """True if so much was published in this turn that other tasks must run first."""
-        return self._published_in_turn >= _IN_A_TURN_MAX
+        """True if the publisher must let other tasks run before it publishes more in this turn."""
+        return self._published_in_turn >= _TURN_SHARE_MAX
 
-    def _turn_ended(self) -> None:
+    def _on_turn_end(self) -> None:
         self._published_in_turn = 0
         if self.has_waiters:
             self.notify_room()
 
-    def _end_of_log(self) -> int:
-        """Return the offset of the next message."""
+    def _next_message_offset(self) -> int:
+        """Return the offset that the next message will get."""
         return self._context.batch.next_offset if self.is_stored else self._next_offset
 
     def notify_room(self) -> None:
-        """Wake waiting publishers: a message was delivered or given up, or the socket has room."""
+        """Wake publishers that wait, if the queue or the socket has room, and drains that end."""
         self.line.notify()
         self.socket_line.notify()
         if self.pending == 0:
             self.stop_draining()
         self.has_waiters = bool(
-            self.line.waiting or self.socket_line.waiting or self._drained is not None
+            self.line.waiting_count
+            or self.socket_line.waiting_count
+            or self._drain_waiter is not None
         )
 
     def stop_draining(self) -> None:
-        """Wake the tasks that wait until nothing is pending."""
-        if self._drained is not None:
-            if not self._drained.done():
-                self._drained.set_result(None)
-            self._drained = None
+        """Wake the tasks in ``drain``."""
+        if self._drain_waiter is not None:
+            if not self._drain_waiter.done():
+                self._drain_waiter.set_result(None)
+            self._drain_waiter = None
 
     async def wait_in(self, line: PublisherLine) -> None:
-        """Wait in ``line`` until it is this publisher's turn and there is room."""
+        """Wait until this publisher is first in ``line`` and there is room."""
         self.has_waiters = True
         await line.wait()
 
     def writable(self, now: Now) -> None:
-        """Send on: the socket may have room."""
+        """Wake publishers that wait for room: the socket's buffer has drained."""
         del now
-        self.dialler.released()
+        self.dialler.establish_if_released()
         self.notify_room()
 
     async def drain(self) -> None:
-        """Wait until nothing is pending."""
+        """Wait until no message is pending, or ``stop_draining`` is called."""
         if self.pending > 0 and not self.is_closed:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
+            if self._drain_waiter is None:
+                self._drain_waiter = self._loop.create_future()
             self.has_waiters = True
-            await asyncio.shield(self._drained)
+            await asyncio.shield(self._drain_waiter)
 
     # -- receiving -------------------------------------------------------------------------
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
-        """Put a received message into the inbox, or give a response to its request.
+        """Put a received message into the inbox, or pass a response to its request.
 
-        One of QoS 0 is dropped when the inbox is full.
+        A QoS 0 message is dropped if the inbox is full.
         """
         del now
-        if self.take_reply is not None and self.take_reply(arrival):
+        if self.take_response is not None and self.take_response(arrival):
             return
         if self.inbox.is_full:
             if arrival.publish.qos == 0:
@@ -447,15 +465,15 @@ class ClientEngine(ClientCallbacks):
         self.inbox.put(arrival)
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """Pass a SUBACK or UNSUBACK to the subscription that waits for it."""
+        """Pass a SUBACK or UNSUBACK to the request that waits for it."""
         del now
         self.subscriptions.answered(packet)
 
     def _update_reading(self) -> None:
-        """Start or stop reading the socket.
+        """Stop reading the socket while the inbox is full, and resume it afterwards.
 
-        While the program waits for an answer, everything before it is read even if the inbox is
-        full.
+        While the program waits for an acknowledgement or an answer, reading continues even if the
+        inbox is full: the packet lies behind unread messages.
         """
         connection = self.dialler.connection
         if connection is None:
@@ -470,26 +488,26 @@ class ClientEngine(ClientCallbacks):
         self.driver.push()
 
     def _awaits_answers(self) -> bool:
-        return self.pending > 0 or self.subscriptions.is_asking
+        return self.pending > 0 or self.subscriptions.awaits_answer
 
-    def ask(
+    def send_request(
         self,
         subscriptions: list[Subscription],
-        ended: list[str],
+        unsubscribe_filters: list[str],
         properties: Properties | None,
     ) -> asyncio.Future[list[int]]:
-        """Subscribe or unsubscribe; see ``Subscriptions.ask``."""
-        answer = self.subscriptions.ask(subscriptions, ended, properties)
+        """Subscribe or unsubscribe; see ``Subscriptions.send_request``."""
+        answer = self.subscriptions.send_request(subscriptions, unsubscribe_filters, properties)
         self.driver.end_turn_soon()
         self._update_reading()
         return answer
 
-    # -- the end ---------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------
 
-    def _failed(self, failure: StoreFailed) -> None:
-        """Stop everything: the outbox failed for good."""
+    def _on_store_failed(self, failure: StoreFailed) -> None:
+        """Fail all publications and waiting tasks: the outbox failed for good."""
         self.failure = failure
-        self.publications.lose_all(f"the outbox failed: {failure}")
+        self.publications.fail_all(f"the outbox failed: {failure}")
         self.inbox.failure = failure
         if self._dialling is not None:
             self._dialling.cancel()
@@ -497,18 +515,18 @@ class ClientEngine(ClientCallbacks):
         self._report_status()
 
     def _fail_waiters(self, why: str) -> None:
-        """End every wait with an error that says ``why``."""
+        """Close inbox, subscriptions and lines; every wait ends with an error that says ``why``."""
         self.inbox.close()
         self.subscriptions.close(why)
-        if self.end_replies is not None:
-            self.end_replies(why)
+        if self.fail_responses is not None:
+            self.fail_responses(why)
         self.line.close()
         self.socket_line.close()
         self.stop_draining()
         self._ages.stop()
 
     async def close(self) -> None:
-        """Disconnect, and release everything."""
+        """Send DISCONNECT, close the connection, and fail all publications and waiting tasks."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -523,19 +541,19 @@ class ClientEngine(ClientCallbacks):
         await self.driver.stop()
         if peer is not None and not peer.is_lost:
             peer.socket_gone = self._loop.create_future()
-            await asyncio.wait((peer.socket_gone,), timeout=_FAREWELL_S)
-        if not self._first.done():
-            self._first.set_exception(ConnectFailed("the client was closed"))
-            self._first.exception()
+            await asyncio.wait((peer.socket_gone,), timeout=_CLOSE_S_MAX)
+        if not self._first_connection.done():
+            self._first_connection.set_exception(ConnectFailed("the client was closed"))
+            self._first_connection.exception()
         kept = "; the outbox keeps it" if self.is_stored else ""
         why = f"the client was closed before it was delivered{kept}"
-        self.publications.lose_all(why, self.is_stored)
+        self.publications.fail_all(why, self.is_stored)
         self._report_status()
 
     def _disconnect_properties(self) -> Properties | None:
-        """Return DISCONNECT properties that end a session which need not outlive the client.
+        """Return DISCONNECT properties that end the session, if it need not outlive the client.
 
-        See MQTT 5 §3.14.2.2.2.
+        They set the Session Expiry Interval to 0 (MQTT 5 §3.14.2.2.2).
         """
         options = self._options
         if options.level == V5 and not options.keeps_session and options.while_connected_s > 0:

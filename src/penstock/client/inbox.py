@@ -2,17 +2,18 @@
 
 ::
 
-      arrived ─▶ waiting ─▶ taken ── acknowledged, refused ─▶ the connection
-                    ▲          ╰── its processing failed ──╮
-                    ╰──────── after a pause ◀──────────────╯  (it keeps its place there)
+      received ─▶ queued ─▶ handed over ── acknowledged, refused ─▶ the connection
+                    ▲             ╰── its processing failed ──╮
+                    ╰──── first in the queue, after a pause ◀─╯
 
-The inbox is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max`` and
-``bytes_max``, above which nothing more is read. Only while the program itself waits for an answer
-of the server, which lies behind unread bytes, reading goes on; QoS 0 is dropped then.
+The inbox is bounded: QoS 1 and 2 messages by the client's Receive Maximum, all messages by
+``messages_max`` and ``bytes_max``, above which the socket is not read. The exception is a program
+that waits for an answer of the server, which lies behind unread messages: reading continues then,
+and QoS 0 messages are dropped.
 
-A program that never yields to the loop is handed all waiting messages in one turn of it. Each time
-it gave as many acknowledgements as messages still wait, but no fewer than 32, those that may leave
-are written, so that the server sends on while the program works on the rest.
+A program that never yields to the loop takes all queued messages in one turn of the loop. Its
+acknowledgements are written whenever they are as many as the messages still queued, and at least
+32, so that the server sends more while the program processes the others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from penstock.engine.wire.link import Turn
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0
-_TOGETHER_MIN: Final = 32  # acknowledgements before the first are written within a turn
+_UNWRITTEN_MIN: Final = 32  # acknowledgements that are written together within a turn
 
 
 @final
@@ -40,13 +41,13 @@ class Inbox(Settler):
     """The received messages of one client.
 
     Args:
-        messages_max: how many may wait before nothing more is read.
-        bytes_max: bytes of their topics and payloads before nothing more is read.
+        messages_max: queued messages at which the inbox is full.
+        bytes_max: bytes of topics and payloads at which the inbox is full.
         redeliver_s: the first pause before a message is handed over again, seconds.
-        turn: has the time of this turn of the loop, once it was asked for.
-        now: returns the same time, and asks for it first if need be.
-        changed: called when reading must stop (``is_full``), and when it may go on.
-        write: called to have acknowledgements written before this turn of the loop ends.
+        turn: has the time of the present turn of the loop, once that was read from the clock.
+        now: returns the time of the present turn, and reads the clock if necessary.
+        on_full_change: called when ``is_full`` has changed.
+        write_acknowledgements: writes acknowledgements before the present turn of the loop ends.
 
     Attributes:
         connection: the latest connection that the server accepted; it takes the acknowledgements.
@@ -59,137 +60,138 @@ class Inbox(Settler):
         redeliver_s: float,
         turn: Turn,
         now: Callable[[], Now],
-        changed: Callable[[], None],
-        write: Callable[[], None],
+        on_full_change: Callable[[], None],
+        write_acknowledgements: Callable[[], None],
     ) -> None:
         self.is_closed = False
-        self._waiting: Fifo[Message] = Fifo()
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._queue: Fifo[Message] = Fifo()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self.failure: PenstockError | None = None  # why it is closed, unless ``close`` was called
+        self.failure: PenstockError | None = (
+            None  # raised by ``wait`` after the close; None for none
+        )
         self._redeliver_s = redeliver_s
         self._turn = turn
         self._now = now
         self.connection: ClientConnection | None = None
-        self._changed = changed
-        self._write = write
-        self._unwritten = 0  # acknowledgements since ``_write``; turns may have written some
+        self._on_full_change = on_full_change
+        self._write_acknowledgements = write_acknowledgements
+        self._unwritten = 0  # acknowledgements since the last write at most
         self.is_full = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def put(self, arrival: ReceivedMessage) -> None:
-        """Add a received message."""
+        """Queue a received message."""
         message = Message(arrival)
-        self._waiting.append(message)
+        self._queue.append(message)
         self._bytes += message.size_bytes
         if not self.is_full and (
-            len(self._waiting) >= self._messages_max or self._bytes >= self._bytes_max
+            len(self._queue) >= self._messages_max or self._bytes >= self._bytes_max
         ):
             self.is_full = True
-            self._changed()
-        if self._takers:
+            self._on_full_change()
+        if self._waiters:
             self._wake()
 
     def take(self) -> Message | None:
-        """Return the next message; None if none waits."""
-        while len(self._waiting) > 0:
-            message = self._waiting.pop()
+        """Hand over and return the next message; None if the inbox is empty."""
+        while len(self._queue) > 0:
+            message = self._queue.pop()
             self._bytes -= message.size_bytes
             assert self._bytes >= 0, "the inbox counts what it has"
             if (
                 self.is_full
-                and 2 * len(self._waiting) <= self._messages_max
+                and 2 * len(self._queue) <= self._messages_max
                 and 2 * self._bytes <= self._bytes_max
             ):
                 self.is_full = False
-                self._changed()
+                self._on_full_change()
             if message.hand_over(self):
                 return message
         return None
 
     async def wait(self) -> bool:
-        """Wait for a message; return False when none will come any more.
+        """Wait until a message is queued; return False if the inbox is closed and empty.
 
         Raises:
-            PenstockError: none will come, because the client failed.
+            PenstockError: the inbox is closed and empty because the client failed.
         """
-        while len(self._waiting) == 0:
+        while len(self._queue) == 0:
             if self.is_closed:
                 if self.failure is not None:
                     raise type(self.failure)(*self.failure.args)
                 return False
-            taker = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
             try:
-                await taker
+                await waiter
             except asyncio.CancelledError:
-                if taker.done() and not taker.cancelled() and len(self._waiting) > 0:
-                    self._wake()  # pass the message on that this task was woken for
+                if waiter.done() and not waiter.cancelled() and len(self._queue) > 0:
+                    self._wake()  # this waiter was woken for a message: wake another
                 raise
             finally:
-                if taker in self._takers:
-                    self._takers.remove(taker)
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
         return True
 
     def close(self) -> None:
-        """Accept no more messages; ``wait`` returns False once all waiting messages are taken."""
+        """Close the inbox: ``wait`` returns False once all queued messages are handed over."""
         self.is_closed = True
-        for message in self._waiting.items():
+        for message in self._queue.items():
             message.detach()
-        while self._takers:
+        while self._waiters:
             self._wake()
 
-    def put_back(self, message: Message) -> None:
-        """Hand ``message`` over again, before all others, unless it is settled by then."""
+    def requeue(self, message: Message) -> None:
+        """Queue ``message`` again, before all others, unless it is settled or the inbox closed."""
         if self.is_closed or message.is_settled:
             return
         message.is_deferred = False
-        message.waits = True
-        self._waiting.push_front(message)
+        message.is_queued = True
+        self._queue.push_front(message)
         self._bytes += message.size_bytes
-        if self._takers:
+        if self._waiters:
             self._wake()
 
     def _wake(self) -> None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                taker.set_result(None)
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
 
     def settle(self, message: Message, code: int) -> None:
-        """Acknowledge or refuse ``message`` with this reason code; ``AGAIN`` hands it over
-        again."""
+        """Acknowledge or refuse ``message`` with a reason code; requeue it later for ``AGAIN``."""
         if code == AGAIN:
             if message.qos > 0 and not message.is_settled:
                 pause_s = min(_PAUSE_S_MAX, self._redeliver_s * 2 ** min(message.attempt - 1, 20))
-                asyncio.get_running_loop().call_later(pause_s, self.put_back, message)
+                asyncio.get_running_loop().call_later(pause_s, self.requeue, message)
             return
         arrival = message.arrival
         if arrival is not None:
             connection = self.connection
             if message.qos > 0 and connection is not None:
                 connection.settle(arrival, code, self._turn.now or self._now())
-                if connection.state == CONNECTED:  # and not attached again just now, by the driver
+                if connection.state == CONNECTED:  # not if the driver attaches it only now
                     self._unwritten += 1
             message.settled()
-            if self._unwritten >= _TOGETHER_MIN and self._unwritten >= len(self._waiting):
+            if self._unwritten >= _UNWRITTEN_MIN and self._unwritten >= len(self._queue):
                 self._unwritten = 0
-                self._write()
+                self._write_acknowledgements()
 
 
 @final
 class Messages:
     """An asynchronous iterator over received messages: ``async for message in client.messages():``.
 
-    Asking for the next message acknowledges the one before, unless it was deferred or is being
-    processed (``Message.defer``, ``Message.processing``). Several may run at a time; each message
-    goes to one of them. It ends when the client is closed. When a loop is left, the message handed
-    over last, if it was not acknowledged, is handed over again, to the next loop.
+    Each iteration acknowledges the previous message, unless it was deferred or is being processed
+    (``Message.defer``, ``Message.processing``). Several iterators may run at a time; each message
+    goes to one of them. The iterator ends when the client is closed. When a loop is left, the last
+    message, if not acknowledged, is queued again and goes to the next loop.
     """
 
     __slots__ = ("_attempt", "_inbox", "_previous")
@@ -197,10 +199,10 @@ class Messages:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._previous: Message | None = None
-        self._attempt = 0  # the attempt of ``_previous`` that was handed over here
+        self._attempt = 0  # the ``attempt`` of ``_previous`` when it was taken
 
     def __del__(self) -> None:
-        self._put_back_previous()
+        self._requeue_previous()
 
     def __aiter__(self) -> Messages:
         return self
@@ -218,10 +220,10 @@ class Messages:
         return message
 
     def _unsettled_previous(self) -> Message | None:
-        """Return the message handed over last, if it is still to be acknowledged here."""
+        """Return the last message if this iterator still has to settle it; forget it."""
         previous = self._previous
         self._previous = None
-        if previous is None or previous.is_deferred or previous.is_settled or previous.waits:
+        if previous is None or previous.is_deferred or previous.is_settled or previous.is_queued:
             return None
         return previous if previous.attempt == self._attempt else None
 
@@ -230,11 +232,11 @@ class Messages:
         if previous is not None:
             previous.acknowledge()
 
-    def _put_back_previous(self) -> None:
+    def _requeue_previous(self) -> None:
         previous = self._unsettled_previous()
         if previous is not None and previous.qos > 0:
-            self._inbox.put_back(previous)
+            self._inbox.requeue(previous)
 
     async def aclose(self) -> None:
-        """Take no more messages; the last one, if not acknowledged, is handed over again."""
-        self._put_back_previous()
+        """End the iteration; queue the last message again if it was not acknowledged."""
+        self._requeue_previous()

@@ -1,12 +1,12 @@
-"""The lifecycle of an open client, from its store to its farewell.
+"""The lifecycle of an open client: opens its store, connects, drains, and closes.
 
 ::
 
       store opened ─▶ engine ─▶ dialled ─▶ … ─▶ drained ─▶ engine closed ─▶ store closed
            │           │         ╰─ the first connection failed ──▲           ▲
-           ╰───────────┴─ a defect, cancelled, closed meanwhile ──────────────╯
+           ╰───────────┴─ an error, cancelled, closed meanwhile ──────────────╯
 
-Whatever happens, the store is closed in the end: an outbox that stays open is locked.
+The store is closed in every case: an outbox that stays open is locked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Self, final
 
 from penstock.client.client_engine import ClientEngine
-from penstock.client.engine_options import limits_of
+from penstock.client.engine_options import session_limits
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
@@ -30,7 +30,7 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 
-_NO_LOG: Final = ""  # instead of an epoch, which is not read here
+_NO_LOG: Final = ""  # epoch of a store without a log
 
 
 @final
@@ -39,26 +39,29 @@ class Lifecycle:
 
     Args:
         options: the client's options.
-        store: closed when the client is.
+        store: the store, which ``end`` closes.
         engine: the engine, which uses the store.
+
+    Attributes:
+        stop_trimming: set to end the task that trims the outbox.
     """
 
     def __init__(self, options: Options, store: Store, engine: ClientEngine) -> None:
         self.engine = engine
         self.store = store
-        self.stops_trimming = asyncio.Event()
+        self.stop_trimming = asyncio.Event()
         self._options = options
         self._trimming: asyncio.Task[None] | None = None
-        self._ending: asyncio.Future[None] | None = None
+        self._end_done: asyncio.Future[None] | None = None
 
     @classmethod
     async def begin(
         cls, options: Options, urls: list[RemoteUrl], context: ssl.SSLContext | None
     ) -> Self:
-        """Open the store, and build the engine; nothing is dialled yet.
+        """Open the store, and create the engine, without connecting.
 
         Raises:
-            ConfigError: the outbox is of another client.
+            ConfigError: the outbox belongs to another client.
             StoreError: the outbox cannot be used.
         """
         if options.outbox is None:
@@ -70,7 +73,7 @@ class Lifecycle:
             client_id = _client_id(options, recovered)
             clock = MachineClock(recovered.clock, recovered.next_offset)
             now = clock.now()
-            server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
+            server = Server(session_limits(options), recovered, (), store.acknowledged_when, now)
             engine = ClientEngine(options, urls, client_id, context, store, server, clock)
             return cls(options, store, engine)
         except BaseException:
@@ -78,14 +81,14 @@ class Lifecycle:
             raise
 
     async def connect(self) -> None:
-        """Dial, and wait for the first connection if the options ask for that.
+        """Start to dial; wait for the first connection if ``waits_for_connection`` says so.
 
         Raises:
-            ConnectFailed: it failed.
+            ConnectFailed: the first connection failed.
         """
         has_outbox = self._options.outbox is not None
         if has_outbox:
-            trimming = trim_until(self.stops_trimming, self.engine)
+            trimming = trim_until(self.stop_trimming, self.engine)
             self._trimming = asyncio.get_running_loop().create_task(trimming)
         self.engine.start()
         waits = self._options.waits_for_connection
@@ -93,20 +96,20 @@ class Lifecycle:
             await self.engine.first_connection()
 
     async def end(self, drain: bool) -> None:
-        """Disconnect, and close the store; a second caller waits for the first.
+        """Disconnect, and close the store; a second caller waits until the first is done.
 
         Args:
-            drain: see ``Client.close``.
+            drain: whether to wait for missing acknowledgements first; see ``Client.close``.
 
         Raises:
-            PublishFailed: see ``Client.close``.
+            PublishFailed: there is no outbox, and messages were not acknowledged.
         """
-        if self._ending is not None:  # by another task
+        if self._end_done is not None:  # another task is ending the client
             if not drain:
                 self.engine.stop_draining()
-            await asyncio.shield(self._ending)
+            await asyncio.shield(self._end_done)
             return
-        self._ending = asyncio.get_running_loop().create_future()
+        self._end_done = asyncio.get_running_loop().create_future()
         options = self._options
         left = 0
         try:
@@ -119,7 +122,7 @@ class Lifecycle:
             try:
                 await self._close()
             finally:
-                self._ending.set_result(None)
+                self._end_done.set_result(None)
         if drain and left > 0 and options.outbox is None:
             raise PublishFailed(
                 f"{left} messages were not acknowledged within drain_s"
@@ -128,7 +131,7 @@ class Lifecycle:
 
     async def _close(self) -> None:
         try:
-            self.stops_trimming.set()
+            self.stop_trimming.set()
             if self._trimming is not None:
                 await self._trimming
         finally:
@@ -139,7 +142,7 @@ class Lifecycle:
 
 
 def _client_id(options: Options, recovered: RecoveredState) -> str:
-    """Return the given client identifier, that of the outbox, or a random one."""
+    """Return the client identifier of the options or of the outbox, or else a random one."""
     client_id = options.client_id
     if options.outbox is not None:
         client_id = client_id_in(recovered, Path(options.outbox), client_id)

@@ -1,14 +1,14 @@
-"""A received message, and how it is acknowledged.
+"""A received message, and its acknowledgement.
 
 ::
 
-      received ─▶ waiting ─▶ handed over ─┬─ the next one is asked for ───────▶ acknowledged
-                     ▲                    ├─ ``async with processing()`` ─────▶ acknowledged
-                     │                    │      failed ─╮
-                     ╰── after a pause ───┼──────────────┴─ refuse: negative acknowledgement
-                                          ╰─ ``defer``: by ``acknowledge`` or ``refuse``
+      received ─▶ queued ─▶ handed over ─┬─ the iterator's next message ──────▶ acknowledged
+                     ▲                   ├─ ``async with processing()`` ──────▶ acknowledged
+                     │                   │      failed ─╮
+                     ╰── after a pause ──┼──────────────┴─ refuse: negative acknowledgement
+                                         ╰─ ``defer``: by ``acknowledge`` or ``refuse``
 
-Until then the server keeps it: if this program fails, the message comes again.
+The server keeps a message until it is acknowledged, and sends it again if the program fails before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK
 from penstock.protocol.properties import Properties
 
-_MESSAGE_IDS: Final = ("message-id", "id")  # user properties in which publishers send an id
+_MESSAGE_IDS: Final = ("message-id", "id")  # user properties with an identifier of the message
 
 
 class Settler:
-    """Takes the outcome of a message: acknowledged, refused, or to be handed over again."""
+    """Receives the outcomes of messages: acknowledged, refused, or to be handed over again."""
 
     def settle(self, message: Message, code: int) -> None:
         """Settle ``message`` with a reason code, or hand it over again with ``AGAIN``."""
@@ -46,13 +46,14 @@ class Message:
 
     Attributes:
         topic: topic name.
-        payload: bytes.
-        qos: 0 to 2.
-        retain: whether it was retained, or published so, as the subscription asked.
-        duplicate: whether the server sent it before, or it was handed over before: it may have been
-            processed already.
-        attempt: how often it was handed over by this client, from 1.
-        properties: of MQTT 5; None if there are none.
+        payload: the payload.
+        qos: QoS of the delivery, 0 to 2.
+        retain: whether it is a retained message, or with the subscription option Retain As
+            Published, whether it was published with RETAIN.
+        duplicate: whether the server sent it before, or it was handed over before, so that it may
+            have been processed already.
+        attempt: number of times that this client handed it over, from 1.
+        properties: properties of MQTT 5; None for none.
     """
 
     __slots__ = (
@@ -61,12 +62,12 @@ class Message:
         "attempt",
         "duplicate",
         "is_deferred",
+        "is_queued",
         "payload",
         "properties",
         "qos",
         "retain",
         "topic",
-        "waits",
     )
 
     def __init__(self, arrival: ReceivedMessage) -> None:
@@ -78,8 +79,8 @@ class Message:
         self.duplicate = publish.dup
         self.properties: Properties | None = publish.properties
         self.attempt = 0
-        self.waits = True  # in the inbox, for the first time or again
-        self.is_deferred = False  # asking for the next message does not acknowledge it
+        self.is_queued = True  # in the inbox
+        self.is_deferred = False  # the iterator does not acknowledge it
         self._arrival: ReceivedMessage | None = arrival
         self._settler: Settler | None = None
 
@@ -94,7 +95,7 @@ class Message:
         """The payload as text, decoded as UTF-8.
 
         Raises:
-            UnicodeDecodeError: it is not UTF-8.
+            UnicodeDecodeError: the payload is not UTF-8.
         """
         return self.payload.decode()
 
@@ -102,16 +103,16 @@ class Message:
         """Parse the payload as JSON, and return the value.
 
         Raises:
-            ValueError: it is not JSON.
+            ValueError: the payload is not JSON.
         """
         return json.loads(self.payload)
 
     @property
     def id(self) -> str | None:
-        """The publisher's identifier of this message, the same on redelivery; detects duplicates.
+        """The publisher's identifier of this message, by which duplicates are detected.
 
-        Producer and number, as Penstock's producers send them, or the user property
-        ``message-id`` or ``id``; None where there is none.
+        It is PRODUCER:SEQUENCE from the user properties of Penstock's producers, or else the user
+        property ``message-id`` or ``id``; None if the message has neither.
         """
         if self.properties is None or not self.properties.user_properties:
             return None
@@ -124,12 +125,12 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """The size of topic and payload."""
+        """Length of the topic in characters plus that of the payload in bytes."""
         return len(self.topic) + len(self.payload)
 
     @property
     def is_settled(self) -> bool:
-        """True if it was acknowledged or refused."""
+        """True if the message was acknowledged or refused."""
         return self._arrival is None
 
     @property
@@ -138,12 +139,12 @@ class Message:
         return self._arrival
 
     def hand_over(self, settler: Settler | None) -> bool:
-        """Hand the message over; return False if an earlier recipient settled or deferred it.
+        """Mark the message as handed over; return False if it is already settled or deferred.
 
         Args:
-            settler: takes the outcome of the message; None to ignore it.
+            settler: receives the outcome of the message; None to ignore the outcome.
         """
-        self.waits = False
+        self.is_queued = False
         if self._arrival is None or self.is_deferred:
             return False
         self._settler = settler
@@ -153,34 +154,33 @@ class Message:
         return True
 
     def detach(self) -> None:
-        """Forget the settler: the outcome of the message is ignored from now on."""
+        """Detach the settler: the outcome of the message is ignored from now on."""
         self._settler = None
 
     def settled(self) -> ReceivedMessage | None:
-        """Mark the message as settled, and return the engine's record of it."""
+        """Mark the message as settled; return the engine's record of it, None if it was settled."""
         arrival = self._arrival
         self._arrival = None
         return arrival
 
     def defer(self) -> None:
-        """Keep the message unacknowledged when the next one is asked for: ``acknowledge`` settles
-        it."""
+        """Exempt the message from acknowledgement by the iterator; call ``acknowledge`` later."""
         self.is_deferred = True
 
     def acknowledge(self) -> None:
-        """Tell the server that the message is processed. Later calls do nothing."""
+        """Acknowledge the message: the server need not send it again. Later calls do nothing."""
         self.settle(reasons.SUCCESS)
 
     def refuse(self, reason_code: int = reasons.UNSPECIFIED_ERROR) -> None:
-        """Tell the server that the message cannot be processed, and must not come again.
+        """Refuse the message with a negative acknowledgement: the server does not send it again.
 
-        Before MQTT 5 a server cannot be told so, and the message is acknowledged.
+        Before MQTT 5 there are no negative acknowledgements, and the message is acknowledged.
 
         Args:
             reason_code: 0x80, 0x83, 0x87, 0x90, 0x91, 0x97 or 0x99 (MQTT 5 §3.4.2.1).
 
         Raises:
-            LocalProtocolError: another code.
+            LocalProtocolError: the reason code is another one.
         """
         if not is_refusal(reason_code):
             raise LocalProtocolError(
@@ -189,24 +189,24 @@ class Message:
         self.settle(reason_code)
 
     def settle(self, code: int) -> None:
-        """Settle the message with a reason code, or ``AGAIN``."""
+        """Settle the message with a reason code, or have it handed over again with ``AGAIN``."""
         if self._settler is not None:
             self._settler.settle(self, code)
         elif code != AGAIN:
             self.settled()
 
     def processing(self, *, refuse: int = 0) -> Processing:
-        """Return a block that acknowledges when it ends well: ``async with message.processing():``.
+        """Return a block that acknowledges at its end: ``async with message.processing():``.
 
-        A block that fails hands the message over again after a pause, with ``duplicate`` and
-        the next ``attempt``, and its exception goes on. QoS 0 is not handed over again.
+        If the block raises, the message is handed over again after a pause, with ``duplicate`` set
+        and the next ``attempt``; QoS 0 messages are not. The exception is propagated.
 
         Args:
-            refuse: a reason code of 0x80 or more: a block that fails refuses the message with it
-                instead.
+            refuse: reason code of 0x80 or more with which to refuse the message instead, if the
+                block raises; 0 to hand it over again.
 
         Raises:
-            LocalProtocolError: ``refuse`` is no code to refuse a message with.
+            LocalProtocolError: a message cannot be refused with the code ``refuse``.
         """
         if refuse and not is_refusal(refuse):
             raise LocalProtocolError(refuse, f"no reason code to refuse a message with: {refuse}")
@@ -220,7 +220,7 @@ def is_refusal(reason_code: int) -> bool:
 
 
 AGAIN: Final = -1
-"""Used instead of a reason code: hand the message over once more."""
+"""Used in place of a reason code: hand the message over again."""
 
 
 @mypyc_attr(acyclic=True)

@@ -1,4 +1,4 @@
-"""The options of a client, each with its default, its unit and its range."""
+"""The options of a client with their defaults, units and ranges, and the status of a client."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Status:
     """The state of a client's connection to its server.
 
     Attributes:
-        state: "dialling", "connected", "waiting" for the next attempt, or "closed".
+        state: "dialling", "connected", "waiting" for the next attempt, "failed" if the outbox
+            failed for good, or "closed".
         url: the address of the latest attempt.
         attempt: the number of attempts since the last connection; 0 while connected.
-        pause_s: while waiting: the length of the whole pause, seconds.
-        error: why there is no connection; empty while connected.
-        reason_code: the server's reason code for that, 0 if it gave none.
-        next_url: while waiting: the address of the next attempt; else empty.
+        pause_s: length of the whole pause before the next attempt while "waiting", seconds; else 0.
+        error: the reason why the client is not connected; empty while connected.
+        reason_code: the server's reason code for ``error``; 0 if it gave none.
+        next_url: the address of the next attempt while "waiting"; else empty.
     """
 
     state: str
@@ -47,20 +48,20 @@ class Status:
 
 
 class Authentication(Protocol):
-    """A method of enhanced authentication (MQTT 5 §4.12), in the order of its calls."""
+    """A method of enhanced authentication (MQTT 5 §4.12); implemented by the program."""
 
     method: str
-    """Its name, as the server knows it."""
+    """The Authentication Method, as the server names it."""
 
     def first(self) -> bytes | None:
-        """Return the data of CONNECT; called for each connection."""
+        """Return the Authentication Data of CONNECT, None for none; called for each connection."""
 
     def next(self, data: bytes | None) -> bytes | None:
-        """Return the answer to the server's data; None if the server did not prove itself."""
+        """Return the answer to the server's Authentication Data; None rejects the server."""
 
 
 class Settings(TypedDict, total=False):
-    """The keywords of ``Client`` and ``BlockingClient``: see ``Options``."""
+    """The keyword arguments of ``Client`` and ``BlockingClient``; see ``Options``."""
 
     client_id: str
     version: Version
@@ -101,54 +102,58 @@ class Options:
     """The settings of a client.
 
     Attributes:
-        client_id: client identifier; empty takes one that nobody else has.
+        client_id: client identifier; "" for a random one.
         version: the version of MQTT.
-        username: user name.
-        password: password, text or bytes.
-        clean_start: begin a new session with the first connection. None: unless
-            ``session_expiry_s`` or ``outbox`` says that it outlives this program.
-        session_expiry_s: how long the server keeps the session after the client is closed, seconds,
-            0 to 4294967295 (for ever). None: not at all, but through broken connections; with
-            an ``outbox`` for ever. MQTT 3.1 and 3.1.1 have only two kinds: not 0 is for ever.
-        keep_alive_s: a ping leaves every three quarters of this, and a server silent for one and a
-            half is given up. 0 to 65535 seconds; 0 = never.
-        will: the message that the server publishes when the client is lost.
-        user_properties: in CONNECT, MQTT 5.
-        authentication: enhanced authentication, MQTT 5.
-        tls: files for ``mqtts`` and ``wss``; None takes the authorities of the system.
-        headers: additional headers of the upgrade to WebSocket, such as ("Authorization", "…").
-        max_inflight: QoS 1 and 2 messages sent and not acknowledged, 1 to 65000; the server's
-            Receive Maximum may bound it further.
-        receive_maximum: QoS 1 and 2 messages that the server may send before we acknowledge, 1
-            to 65535, MQTT 5.
-        inbox_messages_max: received messages that wait for the program before nothing more is
-            read, 1 or more.
-        inbox_bytes_max: bytes of those before nothing more is read.
-        packet_bytes_max: largest packet accepted, bytes.
-        outbox: directory that keeps QoS 1 and 2 messages until the server has them, through crashes
-            of program and machine.
-        queue_messages_max: QoS 1 and 2 messages that were not acknowledged yet, 1 or more.
-        queue_bytes_max: bytes of those that wait to be sent; 0 = no limit.
-        age_s_max: a message that waits for so long is given up, seconds; 0 = never.
-        overflow: the treatment of one more: "wait" for room, "raise" ``QueueFull``, or drop the
-            oldest or the newest, which ``PublishFailed`` tells who awaits it.
-        connect_timeout_s: for each step of connecting, seconds.
-        follow_references: connect to another server that the server names (Server Reference,
-            MQTT 5), with the same login and the same kind of connection, also where that is none
-            of the client's own URLs; one of those is followed in any case.
-        quota_retry_s: ``publish`` tries again, with growing pauses, for so long where the server
-            has no room for the message (0x97), seconds; 0 = not at all.
-        reconnect_s_min: pause when each address has failed once, doubled after each further round,
-            give or take a quarter.
-        reconnect_s_max: the longest such pause, and the one after a refused login.
-        redeliver_s: a message whose processing failed is handed over again after this, twice as
-            long each further time, seconds.
-        retry_interval_s: MQTT 3.1 only: unacknowledged packets are sent again after this, within a
-            connection, too; 0 = never. Later versions forbid it [MQTT-4.4.0-1].
-        drain_s: how long ``close`` waits for missing acknowledgements, seconds.
-        waits_for_connection: ``async with`` waits for the first connection, and fails with it.
-            None: unless there is an outbox.
-        status_changed: called with each new status.
+        username: user name; None for none.
+        password: password, as text or bytes; None for none.
+        clean_start: whether the first connection begins a new session. None: True, unless
+            ``session_expiry_s`` or ``outbox`` makes the session outlive the program.
+        session_expiry_s: time for which the server keeps the session after the client is closed,
+            seconds, 0 to 4294967295 (for ever). None: for ever with an ``outbox``; else the session
+            survives lost connections, and ends with the client. In MQTT 3.1 and 3.1.1 any value
+            other than 0 means for ever.
+        keep_alive_s: Keep Alive, 0 to 65535 seconds; 0 turns it off. The client pings after three
+            quarters of it, and closes the connection to a server silent for one and a half times
+            as long.
+        will: the message that the server publishes when it loses the client; None for none.
+        user_properties: user properties of CONNECT; MQTT 5.
+        authentication: method of enhanced authentication, MQTT 5; None for none.
+        tls: certificate files for ``mqtts`` and ``wss``; None for the system's authorities.
+        headers: additional headers of the WebSocket upgrade, such as ("Authorization", "…").
+        max_inflight: maximum of QoS 1 and 2 messages sent and not acknowledged, 1 to 65000; the
+            server's Receive Maximum may lower it.
+        receive_maximum: maximum of QoS 1 and 2 messages that the server may send before the client
+            acknowledges, 1 to 65535; MQTT 5.
+        inbox_messages_max: received messages not yet taken by the program at which the client stops
+            reading, 1 or more.
+        inbox_bytes_max: bytes of such messages at which the client stops reading, 1 or more.
+        packet_bytes_max: size of the largest packet accepted, 2 to 268435460 bytes.
+        outbox: directory that stores QoS 1 and 2 messages until the server has acknowledged them,
+            also across crashes of program and machine; None to keep them in memory.
+        queue_messages_max: maximum of unacknowledged QoS 1 and 2 messages, 1 or more.
+        queue_bytes_max: maximum of the bytes of messages not yet sent; 0 for no limit.
+        age_s_max: time after which a message not yet sent is dropped, seconds; 0 for no limit.
+        overflow: behaviour of ``publish`` if the queue is full: "wait" for room, "raise"
+            ``QueueFull``, or "drop_oldest" or "drop_newest" message, for which awaiting its
+            publication raises ``PublishFailed``.
+        connect_timeout_s: time limit of each step of connecting, 0.001 to 86400 seconds.
+        follow_references: whether to connect to any server that a server refers to (Server
+            Reference, MQTT 5), with the same login and kind of connection. References to one of the
+            client's own URLs are always followed.
+        quota_retry_s: time for which ``publish`` retries, with growing pauses, a message refused
+            because a quota is exceeded (0x97), seconds; 0 to raise at once.
+        reconnect_s_min: pause after all addresses have failed once, 0.001 to 86400 seconds; doubled
+            after each further round, and varied at random by up to a quarter.
+        reconnect_s_max: maximum of that pause, and the pause after a refused login, 0.001 to 86400
+            seconds.
+        redeliver_s: pause before a message whose processing failed is handed over again, 0 to 86400
+            seconds; doubled each further time; never more than one minute.
+        retry_interval_s: interval at which MQTT 3.1 sends unacknowledged packets again within a
+            connection, 0 to 86400 seconds; 0 for never. Later versions forbid it [MQTT-4.4.0-1].
+        drain_s: time for which ``close`` waits for missing acknowledgements, seconds, 0 or more.
+        waits_for_connection: whether ``open`` waits for the first connection, and raises if it
+            fails. None: True without an outbox, False with one.
+        status_changed: called with each new status; None for no calls.
     """
 
     client_id: str = ""
@@ -185,10 +190,10 @@ class Options:
     status_changed: Callable[[Status], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a combination of values that makes no sense.
+        """Check the ranges of the values, and that they can be combined.
 
         Raises:
-            ConfigError: the message names the option and what it must be.
+            ConfigError: a value is out of range, or two cannot be combined; the message names them.
         """
         for name, least, most in _RANGES:
             value = getattr(self, name)
@@ -212,24 +217,24 @@ class Options:
 
     @property
     def level(self) -> int:
-        """The protocol level, 3 to 5."""
+        """The protocol level of ``version``, 3 to 5."""
         return VERSIONS[self.version]
 
     @property
     def keeps_session(self) -> bool:
-        """True if the session outlives the client."""
+        """True if the server keeps the session after the client is closed."""
         if self.outbox is not None or self.clean_start is False:
             return True
         return bool(self.session_expiry_s)
 
     @property
     def begins_clean(self) -> bool:
-        """True if the first connection starts clean."""
+        """True if the first connection begins a new session."""
         return not self.keeps_session if self.clean_start is None else self.clean_start
 
     @property
     def while_connected_s(self) -> int:
-        """The session expiry interval in CONNECT, seconds."""
+        """The Session Expiry Interval of CONNECT, seconds; it holds while the client is open."""
         if self.session_expiry_s is not None:
             return self.session_expiry_s
         return NEVER_EXPIRES_S if self.outbox is not None else _DEFAULT_SESSION_EXPIRY_S

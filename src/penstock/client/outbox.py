@@ -1,12 +1,12 @@
-"""The outbox: a client's store on disk, the same as a broker's.
+"""The outbox: a client's store on disk, in the format of a broker's store.
 
 ::
 
       publish ─▶ log, queue of the session ── one synced write ─▶ accepted
-                    ╰── sent, acknowledged ─▶ its chunk leaves the log ─▶ disk is free again
+                    ╰── sent, acknowledged ─▶ its chunk of the log is deleted
 
-It belongs to one client identifier: the packet identifiers in it mean something only to the
-session that a server keeps under it.
+An outbox belongs to one client identifier: its packet identifiers are valid only in the session
+that the server keeps for that identifier.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 INTERVAL_S: Final = 2.0
-_ALL_US: Final = 2**62  # older than every message
+_ALL_US: Final = 2**62  # an age that no message reaches
 _ALL_BYTES: Final = 2**62
 
 
 async def open_outbox(path: Path) -> tuple[Store, RecoveredState]:
-    """Open or create the outbox at ``path``; return the store and its contents.
+    """Open or create the outbox at ``path``; return the store and its recovered state.
 
-    A thread does it, which cannot be stopped: a caller that is cancelled waits until the outbox is
-    closed again.
+    The store is opened in a thread, which cannot be stopped: a cancelled caller waits until the
+    outbox is open, and closes it again.
 
     Raises:
-        StoreError: another process has it open, it is damaged, of another format, or cannot be
-            written.
+        StoreError: another process has the outbox open, or it is damaged, has another format, or
+            cannot be written.
     """
     opening = asyncio.get_running_loop().run_in_executor(None, _open_outbox, path)
     try:
@@ -52,7 +52,7 @@ async def open_outbox(path: Path) -> tuple[Store, RecoveredState]:
 
 
 def _open_outbox(path: Path) -> tuple[Store, RecoveredState]:
-    from penstock.store.rocks import RocksStore  # who has no outbox need not load RocksDB
+    from penstock.store.rocks import RocksStore  # not needed without an outbox
 
     store = RocksStore(path)
     try:
@@ -62,42 +62,47 @@ def _open_outbox(path: Path) -> tuple[Store, RecoveredState]:
         raise
 
 
-def client_id_in(recovered: RecoveredState, path: Path, wanted: str) -> str:
-    """Return the client identifier that owns the outbox; ``wanted`` if it is new.
-
-    Raises:
-        ConfigError: it is the outbox of another client than ``wanted``.
-    """
-    known = [record.client_id for record in recovered.sessions]
-    if not known:
-        return wanted
-    if wanted and wanted not in known:
-        raise ConfigError(
-            f"{path} is the outbox of client {known[0]!r}, not of {wanted!r}: each client needs"
-            " its own"
-        )
-    return wanted or known[0]
-
-
-async def trim_until(stopped: asyncio.Event, engine: ClientEngine) -> None:
-    """Remove delivered and given up messages from the log of the outbox, until stopped.
+def client_id_in(recovered: RecoveredState, path: Path, client_id: str) -> str:
+    """Return the client identifier that owns the outbox; ``client_id`` if the outbox is new.
 
     Args:
-        stopped: set to end it; a removal that has begun is completed.
+        recovered: the recovered state of the outbox.
+        path: the directory of the outbox, for the error message.
+        client_id: the client identifier of the options; "" accepts any owner.
+
+    Raises:
+        ConfigError: the outbox belongs to another client identifier.
+    """
+    owners = [record.client_id for record in recovered.sessions]
+    if not owners:
+        return client_id
+    if client_id and client_id not in owners:
+        raise ConfigError(
+            f"{path} is the outbox of client {owners[0]!r}, not of {client_id!r}: each client needs"
+            " its own"
+        )
+    return client_id or owners[0]
+
+
+async def trim_until(stop: asyncio.Event, engine: ClientEngine) -> None:
+    """Delete delivered and dropped messages from the log of the outbox every ``INTERVAL_S``.
+
+    Args:
+        stop: set to end it; a removal that has begun is completed.
         engine: the engine of the client.
     """
     trimmed_to = -1
-    while not await _is_set_within(stopped, INTERVAL_S):
+    while not await _is_set_within(stop, INTERVAL_S):
         try:
             needed = engine.session.lowest_offset()
             keep_from = engine.server.context.batch.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
-                await engine.driver.wait_durable()  # the record that they are not needed any more
+                await engine.driver.wait_durable()  # the record of their delivery
                 await _trim(engine.store, keep_from)
                 trimmed_to = keep_from
         except StoreError as error:
             logger.error("the outbox could not be trimmed: %s", error)
-        except Exception:  # a defect must not end trimming for good: the disk would fill
+        except Exception:  # trimming goes on: else the disk would fill
             logger.exception("the outbox could not be trimmed")
 
 
@@ -111,7 +116,7 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _trim(store: Store, keep_from: int) -> None:
-    """Remove messages before ``keep_from``, a bounded part in each call of the store."""
+    """Delete messages below the offset ``keep_from``; each call of the store deletes some."""
     loop = asyncio.get_running_loop()
     begins_at, before = 0, -1
     while begins_at != before:

@@ -1,14 +1,15 @@
-"""The delivery of published messages.
+"""The outcomes of published QoS 1 and 2 messages.
 
 ::
 
       send ─▶ PENDING ── PUBACK, PUBCOMP ─────────────▶ delivered
                  ├────── refused by the server ───────▶ failed
-                 ╰────── given up here: too old, too ─▶ failed
-                         large for the server, no room
+                 ╰────── dropped by the client: too ──▶ failed
+                         old, too large for the server,
+                         or no room
 
-A publication is identified by the offset of its message: in the log of the outbox, or in a count of
-our own.
+A publication is identified by the offset of its message, in the log of the outbox or in a counter
+of the client.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from penstock.protocol import reasons
 @mypyc_attr(acyclic=True)
 @final
 class Publication:
-    """A QoS 1 or 2 message on its way; ``await`` it for its delivery.
+    """The delivery of a QoS 1 or 2 message; await it to wait for the server's answer.
 
     Attributes:
         topic: topic name.
-        reason_code: the server's answer, an MQTT 5 reason code in every version: 0, or 0x10
-            if nobody subscribes; None while it is on its way.
+        reason_code: the server's MQTT 5 reason code, in all versions: 0, or 0x10 if nobody
+            subscribes; 0x80 or more if the delivery failed; None while it is pending.
     """
 
     __slots__ = ("_error", "_waiters", "reason_code", "topic")
@@ -47,16 +48,16 @@ class Publication:
 
     @property
     def is_done(self) -> bool:
-        """True if it was delivered, or never will be."""
+        """True if the message was delivered, or its delivery failed."""
         return self.reason_code is not None
 
     def __await__(self) -> Generator[None, None, int]:
         """Wait for the delivery; return the server's reason code, below 0x80.
 
-        Cancelling the wait does not take the message back.
+        Cancelling the wait does not withdraw the message.
 
         Raises:
-            PublishFailed: the server refused it, or it was given up.
+            PublishFailed: the server refused the message, or the client dropped it.
         """
         if self.reason_code is None:
             waiter = asyncio.get_running_loop().create_future()
@@ -70,7 +71,7 @@ class Publication:
         return self.reason_code
 
     def settle(self, reason_code: int, error: PublishFailed | None) -> None:
-        """Record the outcome, and wake the waiting tasks."""
+        """Record the outcome, once, and wake the waiting tasks."""
         assert self.reason_code is None, "a publication is settled once"
         self.reason_code = reason_code
         self._error = error
@@ -83,43 +84,48 @@ class Publication:
 
 @final
 class Publications(DeliveryOutcomes):
-    """The publications of one client that are on their way."""
+    """The pending publications of one client, by the offsets of their messages."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Publication] = {}  # by offset, oldest first
-        self.lost_qos0 = -1  # why the latest QoS 0 message was dropped here; -1: it was not
+        self.qos0_drop_reason = -1  # of the latest QoS 0 message; -1: not dropped
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, offset: int, topic: str) -> Publication:
-        """Add a message that is on its way, and return its publication."""
-        assert offset not in self._pending, "an offset is of one message"
+        """Add the publication of the message at ``offset``, and return it."""
+        assert offset not in self._pending, "each message has an offset of its own"
         publication = Publication(topic)
         self._pending[offset] = publication
         return publication
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
-        """Settle a message that the server has acknowledged."""
+        """Settle the publication of a message that the server has acknowledged."""
         publication = self._pending.pop(delivery.offset, None)
         if publication is not None:
             publication.settle(reason_code, None)
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
-        """Settle a message that the server refused."""
+        """Fail the publication of a message that the server refused."""
         why = reasons.name_of(reason_code)
         self._fail(delivery.offset, f"the server refused the message: {why}", reason_code)
 
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Settle a message that was dropped on its way."""
+        """Fail the publication of a message that the client dropped."""
         del client_id
         if delivery.qos == 0:
-            self.lost_qos0 = reason
+            self.qos0_drop_reason = reason
             return
-        self._fail(delivery.offset, f"given up: {drop_counts.REASONS[reason]}", 0)
+        self._fail(delivery.offset, f"dropped: {drop_counts.REASONS[reason]}", 0)
 
-    def lose_all(self, why: str, is_kept: bool = False) -> None:
-        """Fail all publications: nothing more will be heard of them."""
+    def fail_all(self, why: str, is_kept: bool = False) -> None:
+        """Fail all pending publications.
+
+        Args:
+            why: the reason, one sentence.
+            is_kept: whether the outbox still has the messages.
+        """
         for known in list(self._pending):
             self._fail(known, why, 0, is_kept)
 

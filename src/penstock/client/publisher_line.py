@@ -1,12 +1,12 @@
-"""Publishers that wait for room, first come, first served.
+"""A line of publishers that wait for room, first come, first served.
 
 ::
 
-      there is room, none waits ─▶ go on
-      else ─▶ in line ── first, and there is room ─▶ go on
+      there is room, and no publisher waits ─▶ publish
+      else ─▶ wait in line ── first, and there is room ─▶ publish
 
-QoS 0 needs a connection with room in its socket, QoS 1 and 2 a place in the queue: each has its
-own line, so that neither waits for the other.
+QoS 0 needs room in the socket's buffer, QoS 1 and 2 in the queue: each has a line of its own, so
+that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
-_RETRY_S: Final = 0.25  # there is no signal when the store works again
+_RETRY_S: Final = 0.25  # nothing notifies when the store works again
 
 
 @final
@@ -23,39 +23,39 @@ class PublisherLine:
     """A first-come, first-served line of waiting publishers.
 
     Args:
-        has_room: returns whether one more may go on.
+        has_room: returns whether there is room for a message.
     """
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         self.has_room = has_room
         self.is_closed = False
-        self._line = asyncio.Lock()
-        self.waiting = 0  # including while the line moves from one to the next
-        self._first: asyncio.Future[None] | None = None
+        self._lock = asyncio.Lock()
+        self.waiting_count = 0  # including the one that is woken but does not run yet
+        self._first_waiter: asyncio.Future[None] | None = None
 
     @property
     def is_free(self) -> bool:
-        """True if one may go on at once: there is room, and no one waits."""
-        return self.waiting == 0 and self.has_room()
+        """True if a publisher need not wait: there is room, and no other waits."""
+        return self.waiting_count == 0 and self.has_room()
 
     async def wait(self) -> None:
-        """Wait for room. On return there is room, unless the line was closed."""
-        self.waiting += 1
+        """Wait until this publisher is first and there is room, or the line is closed."""
+        self.waiting_count += 1
         try:
-            async with self._line:
+            async with self._lock:
                 while not self.is_closed and not self.has_room():
-                    self._first = asyncio.get_running_loop().create_future()
-                    await asyncio.wait((self._first,), timeout=_RETRY_S)
-                self._first = None
+                    self._first_waiter = asyncio.get_running_loop().create_future()
+                    await asyncio.wait((self._first_waiter,), timeout=_RETRY_S)
+                self._first_waiter = None
         finally:
-            self.waiting -= 1
+            self.waiting_count -= 1
 
     def close(self) -> None:
-        """Wake all waiting publishers: there will be no room any more."""
+        """Close the line: all waiting publishers return, one after the other."""
         self.is_closed = True
         self.notify()
 
     def notify(self) -> None:
-        """Wake the first of the line: there may be room."""
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
+        """Wake the first publisher, which checks again whether there is room."""
+        if self._first_waiter is not None and not self._first_waiter.done():
+            self._first_waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""The reference of the names that `import penstock` offers, docs/python_api.md."""
+"""Writes docs/python_api.md, the reference of the names in ``penstock.__all__``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from the docstrings of what `penstock` exports; change them there. -->
 
-The names of the package `penstock`; [client.md](client.md) shows them at work. Everything else
-below it is not for other programs, and may change in any version.
+The public names of the package `penstock`; [client.md](client.md) shows how to use them. All other
+modules below it are private, and may change in any version.
 """
 
 _WIDTH: Final = 72
@@ -23,7 +23,7 @@ _ENTRY: Final = re.compile(r"^    (\S[^:]*): (.*)$")
 
 
 def as_markdown() -> str:
-    """Return the whole of docs/python_api.md."""
+    """Return the text of docs/python_api.md."""
     package: Any = importlib.import_module("penstock")
     names = [name for name in package.__all__ if not name.startswith("__")]
     lines = [_INTRODUCTION, "| | |", "|---|---|"]
@@ -56,7 +56,7 @@ def _code(text: str) -> list[str]:
 
 
 def _signature(called: Any) -> str:
-    """Return the parameters with types and defaults, each on its line where there are many."""
+    """Return the signature with types and defaults; a long one has a parameter a line."""
     signature = inspect.signature(called)
     shown = [_parameter(one) for one in signature.parameters.values() if one.name != "self"]
     arrow = "" if inspect.isclass(called) else f" -> {_type(signature.return_annotation)}"
@@ -89,7 +89,7 @@ def _first_line(documented: Any) -> str:
 
 
 def _docstring(text: str | None) -> Iterator[str]:
-    """Yield a docstring as Markdown: its sections as lists, its drawings as they are."""
+    """Yield the lines of a docstring as Markdown: sections become lists, diagrams code blocks."""
     is_block = False
     for line in inspect.cleandoc(text or "").splitlines():
         if is_block and line and not line.startswith(" "):

@@ -2,11 +2,11 @@
 
 ::
 
-      Receipt ── publish(…, receipt=) ─▶ asked for ── PUBLISH from the broker ─▶ TableLocation
+      Receipt ── publish(…, receipt=) ─▶ requested ── PUBLISH from the broker ─▶ TableLocation
                                              ╰─────── the client is closed ────▶ NotConnected
 
-An acknowledgement comes at once and says that the message is on disk; the receipt comes when the
-job that lands the table has committed it, which may be much later.
+The acknowledgement comes when the message is on the broker's disk; the receipt comes when the job
+that writes the table has committed the message, which may be much later.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class TableLocation:
 
     Attributes:
         table: name of the table.
-        epoch: with ``offset``, identifies the row of the table.
-        offset: position of the message in the broker's log.
-        at: when the broker learned of it, UTC.
+        epoch: epoch of the broker's log; with ``offset`` the key of the row.
+        offset: offset of the message in the broker's log.
+        at: time at which the broker learned of the commit, UTC.
     """
 
     table: str
@@ -42,10 +42,10 @@ class TableLocation:
 
 @final
 class Receipt:
-    """Asks a broker to report when one message is in a table; ``await`` it for the answer.
+    """A request that a broker report when one message is in a table; await it for the report.
 
     Args:
-        table: name of the table; "*": any that gets the message; the first one reports.
+        table: name of the table; "*" for the first of all tables to have the message.
     """
 
     def __init__(self, table: str = ANY_TABLE) -> None:
@@ -54,21 +54,21 @@ class Receipt:
 
     @property
     def is_done(self) -> bool:
-        """True if the answer has come, or never will."""
+        """True if the report has arrived, or the client was closed before."""
         return self._response is not None and self._response.done()
 
     def __await__(self) -> Generator[Any, None, TableLocation]:
-        """Wait until the message is in the table, for as long as that takes.
+        """Wait without limit until the message is in the table; return its location.
 
-        Cancelling the wait, as ``asyncio.timeout`` does, does not cancel the receipt: it may be
+        Cancelling the wait, as ``asyncio.timeout`` does, does not cancel the receipt, which may be
         awaited again.
 
         Raises:
             NotConnected: the client was closed.
-            ClientError: it was not passed to ``publish``.
+            ClientError: the receipt was not passed to ``publish``.
         """
         if self._response is None:
-            raise ClientError("a receipt is asked for with publish(…, receipt=…)")
+            raise ClientError("a receipt must be passed to publish(…, receipt=…) first")
         message = yield from asyncio.shield(self._response).__await__()
         user_properties = dict((message.properties or Properties()).user_properties or ())
         return TableLocation(
@@ -79,9 +79,19 @@ class Receipt:
         )
 
     async def ask(self, responses: Responses, properties: Properties | None) -> Properties:
-        """Return a copy of these properties that asks for this receipt; for ``Client.publish``."""
+        """Return a copy of PUBLISH properties with the request for this receipt.
+
+        ``Client.publish`` calls it.
+
+        Raises:
+            ClientError: the receipt was used for another message.
+            SubscribeFailed: the server refused the subscription to the response topic.
+        """
         if self._response is not None:
-            raise ClientError("a receipt is for one message; make another one for the next")
-        asked, self._response = await responses.ask(properties)
-        asked.user_properties = [*(asked.user_properties or ()), (RECEIPT, self.table)]
-        return asked
+            raise ClientError("a receipt is for one message; create a new one for the next")
+        request_properties, self._response = await responses.expect_response(properties)
+        request_properties.user_properties = [
+            *(request_properties.user_properties or ()),
+            (RECEIPT, self.table),
+        ]
+        return request_properties

@@ -1,4 +1,4 @@
-"""Requests: published, and answered by a subscriber of their topic (MQTT 5 §4.10)."""
+"""Publishes a request, and waits for the response of a subscriber (MQTT 5 §4.10)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ async def request(
     timeout_s: float,
     properties: Properties | None,
 ) -> Message:
-    """Publish a request with ``publish``, and wait for its response: see ``Client.request``."""
+    """Publish a request with ``publish``, and return its response; see ``Client.request``."""
     response: Response | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            request_properties, response = await responses.ask(properties)
-            if (
-                request_properties.message_expiry_interval is None
-            ):  # after that no one waits for the response
+            request_properties, response = await responses.expect_response(properties)
+            if request_properties.message_expiry_interval is None:
                 request_properties.message_expiry_interval = math.ceil(timeout_s)
             code = await publish(topic, payload, qos, False, request_properties)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:

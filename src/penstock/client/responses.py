@@ -4,9 +4,9 @@
 
       PUBLISH with response topic and correlation data ─▶ … a responder …
                                                                  │
-      the waiting task ◀── by correlation data ◀── PUBLISH to our topic
+      the waiting task ◀── by correlation data ◀── PUBLISH to the response topic
 
-One response topic serves a client; it subscribes to it when the first response is asked for.
+A client has one response topic, and subscribes to it before its first request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from penstock.client.checks import copy_of
+from penstock.client.checks import copy_properties
 from penstock.client.client_engine import ClientEngine
 from penstock.client.message import Message
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
@@ -32,10 +32,10 @@ Response: TypeAlias = asyncio.Future[Message]
 
 @final
 class Responses:
-    """The responses that one client waits for.
+    """The pending responses of one client, by correlation data.
 
     Args:
-        subscribe: subscribes the client to a topic filter, with QoS 2.
+        subscribe: subscribes the client to a topic filter with QoS 2.
         engine: the engine of the client.
     """
 
@@ -45,40 +45,43 @@ class Responses:
         self._is_subscribed = False
         self._subscribe = subscribe
         self._engine = engine
-        self._waiting: WeakValueDictionary[bytes, Response] = WeakValueDictionary()
-        engine.take_reply = self._take
-        engine.end_replies = self._end
+        self._futures: WeakValueDictionary[bytes, Response] = WeakValueDictionary()
+        engine.take_response = self._take_response
+        engine.fail_responses = self._fail_all
 
-    async def ask(self, properties: Properties | None) -> tuple[Properties, Response]:
-        """Ask for a response: return a copy of these properties that does, and the response's
-        future.
+    async def expect_response(self, properties: Properties | None) -> tuple[Properties, Response]:
+        """Return PUBLISH properties that request a response, and the future of the response.
 
-        The caller keeps the future; once it is gone, the response is forgotten.
+        The caller must keep a reference to the future; without one the response is dropped.
+
+        Args:
+            properties: further properties of the request, which are copied; None for none.
 
         Raises:
-            SubscribeFailed: the client may not subscribe to its response topic.
+            SubscribeFailed: the server refused the subscription to the response topic.
+            LocalProtocolError: the properties cannot be encoded.
         """
         async with self._subscribing:
             if not self._is_subscribed:
                 await self._subscribe(self._topic)
                 self._is_subscribed = True
-        asked = copy_of(properties)
-        asked.response_topic = self._topic
-        asked.correlation_data = correlation = secrets.token_bytes(12)
+        request_properties = copy_properties(properties)
+        request_properties.response_topic = self._topic
+        request_properties.correlation_data = correlation = secrets.token_bytes(12)
         response: Response = asyncio.get_running_loop().create_future()
-        self._waiting[correlation] = response
-        response.add_done_callback(lambda _: self._waiting.pop(correlation, None))
-        return asked, response
+        self._futures[correlation] = response
+        response.add_done_callback(lambda _: self._futures.pop(correlation, None))
+        return request_properties, response
 
-    def _take(self, arrival: ReceivedMessage) -> bool:
-        """Take a message if it is a response, and acknowledge it; return whether it was."""
+    def _take_response(self, arrival: ReceivedMessage) -> bool:
+        """Pass a response to its waiting task, and acknowledge it; return False if it is none."""
         if arrival.topic != self._topic:
             return False
         message = Message(arrival)
-        message.hand_over(None)  # it is acknowledged here
+        message.hand_over(None)  # no settler: this method acknowledges it
         properties = arrival.publish.properties
         correlation = None if properties is None else properties.correlation_data
-        response = None if correlation is None else self._waiting.get(correlation)
+        response = None if correlation is None else self._futures.get(correlation)
         if response is not None and not response.done():
             response.set_result(message)
         connection = self._engine.dialler.connection
@@ -87,9 +90,9 @@ class Responses:
             self._engine.driver.end_turn_soon()
         return True
 
-    def _end(self, why: str) -> None:
-        """Fail all waiting requests: no response will come any more."""
-        for response in list(self._waiting.values()):
+    def _fail_all(self, why: str) -> None:
+        """Fail all pending responses with ``NotConnected``."""
+        for response in list(self._futures.values()):
             if not response.done():
                 response.set_exception(NotConnected(why))
-                response.exception()  # a request that is still being published raises that itself
+                response.exception()  # mark it as retrieved: perhaps no task awaits it yet

@@ -105,7 +105,9 @@ async def test_what_is_too_large_alone_is_told_in_the_log(caplog: pytest.LogCapt
             await until("the small one", lambda: filters_of(server.visit))
         assert filters_of(server.visit) == [["small"]]
         (record,) = caplog.records
-        assert record.getMessage().startswith("not subscribed again: the server does not accept")
+        assert record.getMessage().startswith(
+            "could not subscribe again: the server does not accept"
+        )
 
 
 async def test_more_than_there_are_packet_identifiers_are_all_answered() -> None:
@@ -190,7 +192,7 @@ async def test_what_mqtt_cannot_carry_is_told_at_once(
     async with opened(script, waits_for_connection=is_connected) as (client, server):
         with pytest.raises(LocalProtocolError):
             await client.subscribe(asked, properties=properties)
-        assert not engine_of(client).subscriptions.is_asking
+        assert not engine_of(client).subscriptions.awaits_answer
         is_connected = True
         await client.subscribe("b")
         assert [one.packet_id for one in server.of(Subscribe)] == [1]
@@ -208,9 +210,9 @@ async def test_what_could_not_be_asked_uses_no_packet_identifier() -> None:
         engine = engine_of(client)
         for _ in range(3):
             with pytest.raises(SubscribeFailed):
-                await engine.ask([Subscription("x" * 70_000)], [], None)
+                await engine.send_request([Subscription("x" * 70_000)], [], None)
             with pytest.raises(SubscribeFailed):
-                await engine.ask([], ["x" * 70_000], None)
+                await engine.send_request([], ["x" * 70_000], None)
         assert not any(
             engine.session.transmission.free_packet_id(number) for number in range(1, 10)
         )

@@ -71,11 +71,12 @@ def test_threads_that_wait_are_told_of_the_end() -> None:
     reader = Caller(lambda: taken.extend(client.messages()))
     engine = engine_of(client._client)
     wait_for(
-        "who waits for room", lambda: (engine.line.waiting, engine.socket_line.waiting) == (2, 1)
+        "who waits for room",
+        lambda: (engine.line.waiting_count, engine.socket_line.waiting_count) == (2, 1),
     )
-    wait_for("who subscribes", lambda: len(engine.subscriptions._waiting) == 2)
-    wait_for("who drains", lambda: engine._drained)
-    wait_for("who reads", lambda: engine.inbox._takers)
+    wait_for("who subscribes", lambda: len(engine.subscriptions._unsent) == 2)
+    wait_for("who drains", lambda: engine._drain_waiter)
+    wait_for("who reads", lambda: engine.inbox._waiters)
     with pytest.raises(PublishFailed):
         client.close()
     assert [type(caller.ended()) for caller in callers] == [NotConnected] * len(callers)

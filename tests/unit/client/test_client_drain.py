@@ -19,7 +19,7 @@ async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
             draining = asyncio.create_task(client.drain())
             await asyncio.sleep(0)
             assert client._engine is not None
-            client._engine._failed(StoreFailed("disk gone"))
+            client._engine._on_store_failed(StoreFailed("disk gone"))
             with pytest.raises(StoreFailed, match="disk gone"):
                 async with asyncio.timeout(10):
                     await draining

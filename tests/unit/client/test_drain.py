@@ -64,7 +64,7 @@ async def test_whoever_waits_is_told_that_the_outbox_failed(tmp_path: Path) -> N
         draining = asyncio.create_task(client.drain())
         await asyncio.sleep(0)
         assert client._engine is not None
-        client._engine._failed(StoreFailed("the disk is gone"))
+        client._engine._on_store_failed(StoreFailed("the disk is gone"))
         with pytest.raises(StoreFailed, match="the disk is gone"):
             await draining
 

@@ -146,7 +146,7 @@ async def test_what_it_acknowledges_as_it_is_let_in_again_waits_for_the_turn(
             message.defer()
             had.append(message)
         inbox = engine_of(client).inbox
-        monkeypatch.setattr(inbox, "_write", lambda: pushed.append("written"))
+        monkeypatch.setattr(inbox, "_write_acknowledgements", lambda: pushed.append("written"))
         server.visits[0].end()
         await until("the second connection", lambda: "told" in pushed)
         assert pushed == ["told"]

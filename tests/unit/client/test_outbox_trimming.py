@@ -88,8 +88,8 @@ async def test_close_waits_for_what_is_being_trimmed(
         await client.open()
         await begun.wait()
         closing = asyncio.create_task(client.close())
-        assert client._life is not None
-        await until("it stops", client._life.stops_trimming.is_set)
+        assert client._lifecycle is not None
+        await until("it stops", client._lifecycle.stop_trimming.is_set)
         goes_on.set()
         await closing
     assert done[-1] == "closed"

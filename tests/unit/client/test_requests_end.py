@@ -18,7 +18,7 @@ from tests.support.scripted_server import Script, Visit, opened
 def waiting(client: Client) -> int:
     """How many responses are waited for."""
     assert client._responses is not None
-    return len(client._responses._waiting)
+    return len(client._responses._futures)
 
 
 def answers(code: int) -> Script:

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from penstock import BlockingClient, Client
-from penstock.client.engine_options import limits_of
+from penstock.client.engine_options import session_limits
 from penstock.client.options import Options
 from penstock.engine.batch.commit import Commit
 from penstock.errors import ClientError, NotConnected, OutOfSequence
@@ -84,7 +84,7 @@ def test_the_same_for_scripts(tmp_path: Path) -> None:
 
 
 def test_a_program_that_was_silent_for_long_is_not_forgotten() -> None:
-    assert limits_of(Options(outbox="x")).producer_expiry_s == 0
+    assert session_limits(Options(outbox="x")).producer_expiry_s == 0
 
 
 async def test_each_commit_has_the_number_of_its_last_message(

@@ -33,7 +33,7 @@ TOO_LONG = "x" * 70_000
     ids=lambda settings: next(iter(settings)),
 )
 def test_what_connect_cannot_carry(settings: Settings) -> None:
-    with pytest.raises(ConfigError, match="CONNECT cannot be made"):
+    with pytest.raises(ConfigError, match="CONNECT cannot be encoded"):
         Client(NOBODY, **settings)
 
 
@@ -67,9 +67,9 @@ def test_headers_that_are_none(header: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("unknown", "hint"),
     [
-        ("clientid", r"clientid is no setting of a client; did you mean client_id\?"),
+        ("clientid", r"clientid is not a setting of a client; did you mean client_id\?"),
         ("keepalive_s", r"did you mean keep_alive_s\?"),
-        ("zzz", r"zzz is no setting of a client$"),
+        ("zzz", r"zzz is not a setting of a client$"),
     ],
 )
 def test_keywords_that_there_are_not(unknown: str, hint: str) -> None:

@@ -32,8 +32,8 @@ async def test_publishers_that_wait_for_room_are_told_of_the_end() -> None:
         ]
         waiting += [asyncio.create_task(client.send("a", b"x"))]
         waiting += [asyncio.create_task(client.request("a"))]
-        await until("those of QoS 0", lambda: engine.socket_line.waiting == 2)
-        await until("those of QoS 1", lambda: engine.line.waiting == 3)
+        await until("those of QoS 0", lambda: engine.socket_line.waiting_count == 2)
+        await until("those of QoS 1", lambda: engine.line.waiting_count == 3)
         with pytest.raises(PublishFailed, match="1 messages were not acknowledged"):
             await client.close()
         for task in waiting:
@@ -89,7 +89,8 @@ async def test_all_are_told_that_the_outbox_failed(
         taking = asyncio.ensure_future(anext(client.messages()))
         draining = asyncio.create_task(client.drain())
         await until(
-            "who waits for room", lambda: engine.line.waiting + engine.socket_line.waiting == 3
+            "who waits for room",
+            lambda: engine.line.waiting_count + engine.socket_line.waiting_count == 3,
         )
         may_fail.set()
         for task in waiting:
@@ -131,7 +132,7 @@ async def test_what_the_outbox_has_lost_is_told(
         lost = await client.send("a", b"1")
         draining = asyncio.create_task(client.drain())
         door.is_open = True
-        with pytest.raises(PublishFailed, match="given up: retention"):
+        with pytest.raises(PublishFailed, match="dropped: retention"):
             await lost
         await draining
         assert server.of(Publish) == []
