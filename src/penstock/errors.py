@@ -88,7 +88,16 @@ class StoreDamaged(StoreError):
 
 
 class StoreBroken(StoreError):
-    """Files of the store are damaged: it cannot be opened, or some of it cannot be read."""
+    """Files of the store are damaged: it cannot be opened, or some of it cannot be read.
+
+    Args:
+        message: the sentence.
+        part: the damaged part of the database; empty for a file beside the database.
+    """
+
+    def __init__(self, message: str, part: str = "") -> None:
+        super().__init__(message)
+        self.part = part
 
 
 class StoreFailed(StoreError):

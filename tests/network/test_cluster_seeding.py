@@ -196,6 +196,33 @@ def test_a_store_of_another_history_is_replaced_by_an_operator_alone(
         members.close()
 
 
+def test_a_damaged_view_is_refused_and_an_operator_replaces_it(
+    servers: NatsCluster, tmp_path: Path
+) -> None:
+    members = Members(tmp_path, servers.urls, {"cluster.name": "damaged"}, ("a", "b"))
+    try:
+        members["a"].start()
+        members["b"].start()
+        primary = members.wait_for_primary()
+        damaged = members["b"] if primary is members["a"] else members["a"]
+        fill(primary.address, 3)
+        wait_for("a standby", lambda: is_level_standby(damaged, primary))
+        assert damaged.stop() == 0
+        (damaged.data_dir / STORE_DIRECTORY / "CURRENT").unlink()
+        damaged.start()
+        wait_for("the refusal", lambda: not damaged.is_running)
+        assert f"the view in {damaged.data_dir} is damaged: " in damaged.log()
+        assert "run 'penstock cluster reseed'" in damaged.log()
+        assert "run 'penstock cluster reseed'" in damaged.penstock("store", "check").stdout
+        told = damaged.penstock("cluster", "reseed")
+        assert told.returncode == 0, told.stderr
+        damaged.start()
+        wait_for("a standby", lambda: is_level_standby(damaged, primary))
+        stop_all(members, servers, "damaged")
+    finally:
+        members.close()
+
+
 @pytest.mark.torture("kills a member again and again while it is seeded")
 def test_a_member_that_is_killed_again_and_again_while_it_is_seeded(
     servers: NatsCluster, tmp_path: Path

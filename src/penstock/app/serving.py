@@ -30,6 +30,7 @@ from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, 
 from penstock.services.nats_server import nats_server_running
 from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
+from penstock.store.diagnosis import broken_view
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
@@ -92,7 +93,12 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
         make_private(settings.durability.data_dir)
         with nats_server_running(settings):
-            return uvloop.run(RunningMember(settings, parts).run())
+            try:
+                return uvloop.run(RunningMember(settings, parts).run())
+            except StoreBroken as error:
+                if not error.part:
+                    raise
+                raise broken_view(settings.durability.data_dir, error) from error
     with manager.extending_timeout("opening the store"):
         store = _open_store(settings)
     try:

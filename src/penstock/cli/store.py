@@ -44,10 +44,12 @@ def check(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
     Every checksum is compared; exit code 1 if something is wrong. Nothing is changed; no broker may
     be running.
     """
+    from penstock.config.load import load_settings
     from penstock.store.examination import examine
     from penstock.store.manifest import read_manifest
 
-    directory = _directory(config, data_dir)
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    directory = settings.durability.data_dir
     found = examine(directory)
     _print_problems(found)
     for note in found.notes:
@@ -55,6 +57,11 @@ def check(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
     if found.problems:
         if read_manifest(directory) is not None:
             print(f"the backup in {directory} is damaged: use another one")
+        elif settings.cluster.enabled:
+            print(
+                f"the view in {directory} is damaged: run 'penstock cluster reseed' to replace it"
+                " by a copy of another member's"
+            )
         else:
             print(
                 f"the store in {directory} is damaged: run 'penstock store repair --data-dir"

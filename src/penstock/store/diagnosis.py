@@ -75,7 +75,19 @@ def broken_store(data_dir: Path, part: str) -> StoreBroken:
     return StoreBroken(
         f"the store in {data_dir} is damaged: {part}; see with 'penstock store check --data-dir"
         f" {data_dir}' what is lost, then run 'penstock store repair --data-dir {data_dir}' to go"
-        " on with the rest, or restore a backup"
+        " on with the rest, or restore a backup",
+        part,
+    )
+
+
+def broken_view(data_dir: Path, error: StoreBroken) -> StoreBroken:
+    """Return the error for the same damage in the view of a member of a cluster: another member has
+    all of it."""
+    return StoreBroken(
+        f"the view in {data_dir} is damaged: {error.part}; run 'penstock cluster reseed' with the"
+        " settings of this member: a copy of another member's view takes its place, and the damaged"
+        " one is kept beside it",
+        error.part,
     )
 
 
