@@ -201,10 +201,10 @@ class RunningMember:
         )
         broker = RunningBroker(settings, store, self._parts, self._children, takeover)
 
-        def fenced(why: str) -> None:
+        def on_fence(why: str) -> None:
             loop.call_soon_threadsafe(broker.end, why)
 
-        member.lead(fenced)
+        member.lead(on_fence)
         try:
             code = await broker.run()
         finally:

@@ -151,8 +151,8 @@ def outcome(read: ReloadedSettings, processes: Processes) -> Reloaded:
     files that were read again."""
     changes = read.comparison.changes
     return Reloaded(
-        [_as_changed(change) for change in changes if change.is_effective],
-        [_as_changed(change) for change in changes if change.effect is RESTART],
+        [_changed_entry(change) for change in changes if change.is_effective],
+        [_changed_entry(change) for change in changes if change.effect is RESTART],
         _file_names(read.settings, processes),
     )
 
@@ -322,7 +322,7 @@ class Reloading:
             event_options(settings),
             client_groups(settings),
         )
-        self._parts.driver.retry_store_for(settings.durability.store_retry_s_max)
+        self._parts.driver.set_store_retry(settings.durability.store_retry_s_max)
 
     def _use_in_services(self, settings: Settings) -> None:
         parts = self._parts
@@ -395,5 +395,5 @@ def _file_names(settings: Settings, processes: Processes) -> list[str]:
     return found
 
 
-def _as_changed(change: Change) -> Changed:
+def _changed_entry(change: Change) -> Changed:
     return Changed(change.setting, change.old, change.new, change.effect.name)

@@ -213,7 +213,7 @@ class RunningBroker:
             collect_if_due,
             clock,
         )
-        authentication.report_to(driver.decided, partial(self._ban, server, driver))
+        authentication.report_to(driver.deliver_verdict, partial(self._ban, server, driver))
         if has_streams(settings):
             try:
                 self._restore_readers_and_tables(server, driver)

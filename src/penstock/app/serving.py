@@ -39,13 +39,13 @@ from penstock.store.rocks import RocksStore
 
 
 @private_umask()
-def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None) -> int:
+def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
     Prints one line with ``ready`` and the addresses when connections are accepted.
 
     Args:
-        asked: the settings as they were read, before limits are fitted to the memory.
+        requested: the settings as they were read, before limits are fitted to the memory.
         reread_settings: reads the settings again for a reload; None: a reload changes nothing.
 
     Raises:
@@ -56,7 +56,7 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
     """
     signal.signal(signal.SIGTERM, _stop_while_starting)
     memory = available_memory()
-    settings = fit_to_memory(asked, memory)
+    settings = fit_to_memory(requested, memory)
     configure_logs(settings)
     refused = budget_mistake(settings)
     if refused:
@@ -87,7 +87,7 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         check_packets(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     manager = ServiceManager(os.environ, os.getpid())
-    source = Source(asked, reread_settings or (lambda: asked), memory)
+    source = Source(requested, reread_settings or (lambda: requested), memory)
     parts = BrokerParts(access, contexts, source, manager)
     if settings.cluster.enabled:
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)

@@ -1,26 +1,26 @@
-"""The access list: publish and subscribe permissions. Mosquitto's format, and a little more.
+"""The access list: publish and subscribe permissions, in Mosquitto's format with additions.
 
 ::
 
     topic readwrite public/#          before any user line: anonymous clients
-    user alice                        from here on: the user alice
+    user alice                        the lines below: the user alice
     topic read  plant/#                   she may subscribe and receive
     topic write plant/line1/+             she may publish
-    topic deny  plant/secret/#            neither; a deny goes before every grant
-    client gateway-7                  from here on: the client identifier gateway-7
+    topic deny  plant/secret/#            she may do neither; a deny overrides every grant
+    client gateway-7                  the lines below: the client identifier gateway-7
     topic write gateway/7/#
     pattern write devices/%c/#        everyone; %c is the client identifier, %u the user name
 
-Access that no line grants is refused. All grants of a client count together: by its user name, its
-client identifier and the patterns.
+Access that no line grants is refused. A client has all grants of its user name, of its client
+identifier and of the patterns.
 
-A name that a client chose itself must not widen a grant: a pattern grants nothing to a client
-whose ``%c`` or ``%u`` is empty, has a ``/``, ``+`` or ``#``, or would make a topic of the
-broker's own (``$SYS``) of it. A pattern that denies is taken with whatever name there is.
+A name that a client chooses itself must not extend a grant: a pattern grants nothing to a client
+whose ``%c`` or ``%u`` is empty, has a ``/``, ``+`` or ``#``, or would turn the pattern into a
+system topic (``$SYS``). A pattern that denies applies to every name.
 
-A subscription is granted when one granted filter covers all of it and no denied one does:
-a client is told that ``#`` is not for it, instead of waiting for messages that never come.
-A message that a granted subscription matches and a ``deny`` forbids is not delivered.
+A subscription is granted if one granted filter covers it and no denied filter does: a client gets
+an error for ``#``, instead of waiting for messages that never come. A message that a granted
+subscription matches and a ``deny`` forbids is not delivered.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ READWRITE: Final = "readwrite"
 DENY: Final = "deny"
 ACCESS_WORDS: Final = (READ, WRITE, READWRITE, DENY)
 
-CACHED_TOPICS_MAX: Final = 1000  # answers kept for each client and direction
-CACHED_CHARACTERS_MAX: Final = 32_768  # of their topics: there may be many clients
+CACHED_TOPICS_MAX: Final = 1000  # cached answers for each client and direction
+CACHED_CHARACTERS_MAX: Final = 32_768  # in their topics: there may be many clients
 
 _NOT_IN_A_NAME: Final = frozenset("/+#")
 
@@ -49,9 +49,12 @@ _NOT_IN_A_NAME: Final = frozenset("/+#")
 @final
 @dataclass(frozen=True)
 class Rule:
-    """One line: one of ``ACCESS_WORDS``, and a topic filter (with %c and %u in a pattern).
+    """One line of the access list.
 
-    ``location`` is its file and line.
+    Attributes:
+        access: one of ``ACCESS_WORDS``.
+        topic_filter: a topic filter, with %c and %u in a pattern.
+        location: the file and line.
     """
 
     access: str
@@ -65,10 +68,10 @@ class AccessList(Authorize):
     """One access list, as its file was read.
 
     Args:
-        anonymous: rules of clients without a user name.
+        anonymous: the rules of clients without a user name.
         users: rules by user name.
         clients: rules by client identifier.
-        patterns: rules of everyone.
+        patterns: the rules of all clients.
     """
 
     anonymous: list[Rule] = field(default_factory=list)
@@ -76,12 +79,12 @@ class AccessList(Authorize):
     clients: dict[str, list[Rule]] = field(default_factory=dict)
     patterns: list[Rule] = field(default_factory=list)
 
-    _compiled: dict[str, CompiledRules] = field(
+    _compiled_rules: dict[str, CompiledRules] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # by kind and name, as clients asked for them
+    )  # by kind and name
 
     def permissions(self, username: str | None, client_id: str) -> ListedPermissions:
-        """Return the permissions of one client by this list, whose lines must not change from now
+        """Return the permissions of one client by this list, whose rules must not change from now
         on."""
         shared: list[CompiledRules] = []
         own = self.anonymous if username is None else self.users.get(username)
@@ -93,20 +96,20 @@ class AccessList(Authorize):
         names = {"%c": client_id, "%u": username}
         applied: list[Rule] = []
         for pattern in self.patterns:
-            applied += _applied(pattern, names)
+            applied += _expand_pattern(pattern, names)
         return ListedPermissions(applied, shared)
 
     def _compile(self, key: str, rules: Sequence[Rule]) -> CompiledRules:
         """Return ``rules`` compiled, once for all clients that have the same."""
-        compiled = self._compiled.get(key)
+        compiled = self._compiled_rules.get(key)
         if compiled is None:
-            compiled = self._compiled[key] = CompiledRules(rules)
+            compiled = self._compiled_rules[key] = CompiledRules(rules)
         return compiled
 
 
 @final
 class CompiledRules:
-    """Rules, as sets of filters."""
+    """Rules compiled to sets of topic filters."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = rules
@@ -117,12 +120,14 @@ class CompiledRules:
 
 @final
 class ListedPermissions(Permissions):
-    """The permissions that rules of the list give one client.
+    """The permissions of one client by the rules of an access list.
 
-    Answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind.
+    Answers are cached, at most ``CACHED_TOPICS_MAX`` of each kind.
 
-    Args: rules: those of this client alone; compiled at the first question, and again after the
-    client was away: clients that are away are many. shared: rules that other clients have, too.
+    Args:
+        rules: the rules of this client alone; they are compiled at their first use, and again after
+            ``clear_cache``, because disconnected clients may be many.
+        shared: the compiled rules that other clients have, too.
     """
 
     def __init__(self, rules: Sequence[Rule], shared: Sequence[CompiledRules] = ()) -> None:
@@ -136,13 +141,13 @@ class ListedPermissions(Permissions):
         """Return whether a grant to write matches ``topic`` and no deny does."""
         known = self._publishes.known.get(topic)
         if known is None:
-            granted = any(rules.write.matches(topic) for rules in self._compiled())
+            granted = any(rules.write.matches(topic) for rules in self._all_rules())
             known = self._answer(self._publishes, granted, topic)
         return known == 1
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Return whether one grant to read covers ``topic_filter`` and no deny does."""
-        compiled = self._compiled()
+        compiled = self._all_rules()
         return any(rules.read.covers(topic_filter) for rules in compiled) and not any(
             rules.denied.covers(topic_filter) for rules in compiled
         )
@@ -151,15 +156,20 @@ class ListedPermissions(Permissions):
         """Return whether a grant to read matches ``topic`` and no deny does."""
         known = self._receives.known.get(topic)
         if known is None:
-            granted = any(rules.read.matches(topic) for rules in self._compiled())
+            granted = any(rules.read.matches(topic) for rules in self._all_rules())
             known = self._answer(self._receives, granted, topic)
         return known == 1
 
     def explain(self, topic: str, is_published: bool) -> str:
-        """Return the deciding line in words: the first that denies ``topic``, else one that grants
-        it."""
+        """Return a clause with the rule that decides: the first that denies ``topic``, else one
+        that grants it.
+
+        Args:
+            topic: the topic.
+            is_published: True for publishing to it, False for receiving from it.
+        """
         granting = (WRITE, READWRITE) if is_published else (READ, READWRITE)
-        applied = [rule for compiled in self._compiled() for rule in compiled.rules]
+        applied = [rule for compiled in self._all_rules() for rule in compiled.rules]
         for accesses, verb in ((DENY,), "is denied by"), (granting, "is granted by"):
             for rule in applied:
                 if rule.access in accesses and topic_matches(rule.topic_filter, topic):
@@ -168,12 +178,12 @@ class ListedPermissions(Permissions):
         return "no line of the access list grants it"
 
     def clear_cache(self) -> None:
-        """Drop the cached answers: the client is away."""
+        """Drop the cached answers and compiled rules: the client is disconnected."""
         self._publishes.clear()
         self._receives.clear()
         self._all = None
 
-    def _compiled(self) -> Sequence[CompiledRules]:
+    def _all_rules(self) -> Sequence[CompiledRules]:
         if self._all is None:
             self._all = self._shared
             if self._rules:
@@ -181,9 +191,9 @@ class ListedPermissions(Permissions):
         return self._all
 
     def _answer(self, answers: TopicCache, granted: bool, topic: str) -> int:
-        """Return 1 if access is ``granted`` and no deny matches ``topic``, else 0; the answer is
-        cached."""
-        denied = granted and any(rules.denied.matches(topic) for rules in self._compiled())
+        """Return 1 if access is ``granted`` and no deny matches ``topic``, else 0; cache the
+        answer."""
+        denied = granted and any(rules.denied.matches(topic) for rules in self._all_rules())
         answer = 1 if granted and not denied else 0
         answers.put(topic, answer)
         return answer
@@ -193,8 +203,14 @@ def _filters(rules: Sequence[Rule], *accesses: str) -> list[str]:
     return [rule.topic_filter for rule in rules if rule.access in accesses]
 
 
-def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
-    """Return the rules that ``pattern`` gives to the client with these names; none if none fits."""
+def _expand_pattern(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
+    """Return the rule that ``pattern`` gives to the client with these names; an empty list if it
+    gives none.
+
+    Args:
+        pattern: a rule whose topic filter may contain %c and %u.
+        names: the client identifier by "%c", and the user name by "%u".
+    """
     pieces: list[str] = []
     rest = pattern.topic_filter
     while rest:
@@ -219,4 +235,4 @@ def _is_harmless(name: str) -> bool:
 
 
 NOTHING: Final = ListedPermissions(())
-"""The permissions of a client whose user is gone."""
+"""No permissions, for a client whose user was removed."""

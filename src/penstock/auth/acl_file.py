@@ -5,10 +5,10 @@
               |  ACCESS FILTER                ACCESS: read, write, readwrite, deny
     between words: spaces and tabs            inside FILTER, NAME and ID: spaces
 
-That is Mosquitto's, but for ``client`` and the tabs. There a filter may be any text, and so a
-mistake becomes a filter: ``topic deny⇥secret/#`` would grant a topic that no client uses, and the
-``deny`` would be gone. Here such a line is refused: a lone access word, a blank that is no space
-or tab, an invisible character, quotes, a comment behind a name, a name that no user can have.
+The format is Mosquitto's, except ``client`` and the tabs. In Mosquitto a filter may be any text, so
+that a mistake becomes a filter: ``topic deny⇥secret/#`` would grant a topic that no client uses,
+and not deny anything. Here such a line is refused: a lone access word, a blank that is no space or
+tab, an invisible character, quotes, a comment after a name, a name that no user can have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.engine.topics import SHARE_PREFIX, is_topic_filter, unshared
 from penstock.errors import ConfigError
 
 _LEVELS_MAX: Final = 1000
-_UNSEEN: Final = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))  # categories of Unicode, but for " "
+_INVISIBLE: Final = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))  # Unicode categories, except " "
 _QUOTES: Final = "\"'"
 _WORDS: Final = f"{', '.join(ACCESS_WORDS[:-1])} or {ACCESS_WORDS[-1]}"
 
@@ -33,29 +33,29 @@ def read_access_list(path: Path) -> AccessList:
     """Return the access list in ``path``.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is wrong; one sentence with its number.
+        ConfigError: the file cannot be read, or a line is wrong; one sentence with the line number.
     """
     found = AccessList()
     rules = found.anonymous
     for location, line in lines_of(path, "access list"):
-        rules = take_line(found, rules, location, line)
+        rules = add_line(found, rules, location, line)
     return found
 
 
-def take_line(found: AccessList, rules: list[Rule], location: str, line: str) -> list[Rule]:
+def add_line(found: AccessList, rules: list[Rule], location: str, line: str) -> list[Rule]:
     """Add one line of a file to ``found``; return the rules to which the next `topic` belongs.
 
     Args:
-        found: the list so far.
-        rules: the rules in it of whom the latest `user` or `client` line named.
-        location: file and line, for messages.
+        found: the access list so far.
+        rules: the rules of the user or client that the latest `user` or `client` line named.
+        location: file and line, for errors.
         line: the line, without blanks around it; not empty, and no comment.
 
     Raises:
         ConfigError: the line is wrong; nothing is changed.
     """
     word, rest = _split(line)
-    _refuse_unseen(location, word)
+    _refuse_invisible(location, word)
     if not rest or word not in ("user", "client", "topic", "pattern"):
         raise ConfigError(
             f"{location} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
@@ -73,13 +73,13 @@ def take_line(found: AccessList, rules: list[Rule], location: str, line: str) ->
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the first word, and the rest without the blanks around it."""
+    """Return the first word of ``text``, and the text after it without the blanks around."""
     end = next((at for at, letter in enumerate(text) if letter in BLANKS), len(text))
     return text[:end], text[end:].strip(BLANKS)
 
 
 def _name(location: str, name: str, is_user: bool) -> str:
-    _refuse_unseen(location, name)
+    _refuse_invisible(location, name)
     _refuse_quotes(location, name)
     if " #" in name:
         raise ConfigError(f"{location}: {name!r} has a # in it; a comment has a line of its own.")
@@ -101,7 +101,7 @@ def _topic_rule(location: str, text: str) -> Rule:
 
 def _rule(location: str, text: str) -> Rule:
     first, rest = _split(text)
-    _refuse_unseen(location, first)
+    _refuse_invisible(location, first)
     access, topic_filter = READWRITE, text
     if rest:
         # Not taken for a filter with a space in it: a `deny` with a typing error must not vanish.
@@ -111,7 +111,7 @@ def _rule(location: str, text: str) -> Rule:
                 " them in front."
             )
         access, topic_filter = first, rest
-        _refuse_unseen(location, rest)
+        _refuse_invisible(location, rest)
     elif first.lower() in ACCESS_WORDS:
         raise ConfigError(
             f"{location}: {first!r} says what is allowed, but no topic filter follows; for a topic"
@@ -129,9 +129,9 @@ def _rule(location: str, text: str) -> Rule:
     return Rule(access, topic_filter, location)
 
 
-def _refuse_unseen(location: str, text: str) -> None:
+def _refuse_invisible(location: str, text: str) -> None:
     for letter in text:
-        if letter != " " and unicodedata.category(letter) in _UNSEEN:
+        if letter != " " and unicodedata.category(letter) in _INVISIBLE:
             name = unicodedata.name(letter, "a control character").lower()
             raise ConfigError(
                 f"{location} has U+{ord(letter):04X} ({name}) in {text[:60]!r}; words are separated"

@@ -5,13 +5,13 @@ One token a line, empty lines and lines that begin with # apart::
     [NAME:]TOKEN [ROLE]
 
 ======== ===================================================================================
-viewer   may look: metrics, lists of sessions, retained topics, bans, readers, tables
+viewer   may read: metrics, lists of sessions, retained topics, bans, readers, tables
 operator may also kick, ban, lift bans, and read retained payloads
-admin    may also remove sessions, clear retained messages, empty the broker, and reload
+admin    may also remove sessions, clear retained messages, drain the broker, and reload
 ======== ===================================================================================
 
-Without a role it is a viewer's. The name is for the log and for events. A token is never part of a
-message.
+A token without a role is a viewer's. The name is for the log and for events. Errors and log lines
+never contain a token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VIEWER: Final = "viewer"
 OPERATOR: Final = "operator"
 ADMIN: Final = "admin"
 ROLES: Final = (VIEWER, OPERATOR, ADMIN)
-"""Each may do what those before it may."""
+"""Each role includes the roles before it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FINGERPRINT_LENGTH: Final = 8
@@ -39,12 +39,12 @@ _FINGERPRINT_LENGTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AdminGrant:
-    """The role of one token.
+    """The name and role of a token or user.
 
     Attributes:
         name: the name for log and events.
         role: one of ``ROLES``.
-        token: the token itself; empty where it is not needed.
+        token: the token itself; empty if it is not needed.
     """
 
     name: str
@@ -52,7 +52,7 @@ class AdminGrant:
     token: str = field(default="", repr=False)
 
     def may_act_as(self, role: str) -> bool:
-        """Return whether it may do what ``role`` may."""
+        """Return whether this role includes ``role``."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -60,8 +60,8 @@ def read_admin_grants(path: Path) -> list[AdminGrant]:
     """Return the tokens of a file, at least one, each with its role.
 
     Raises:
-        ConfigError: it cannot be read, has none, or a line is no token or has a word that is no
-            role; one sentence without the token.
+        ConfigError: the file cannot be read or has no token, or a line has no valid token or an
+            unknown role; one sentence without the token.
     """
     grants = []
     for location, line in lines_of(path, "token file"):
@@ -83,7 +83,7 @@ def read_admin_grants(path: Path) -> list[AdminGrant]:
 
 @final
 class AdminTokens:
-    """The accepted tokens. Only hashes are kept: the time of a comparison tells nothing."""
+    """The accepted tokens, stored as hashes, so that the time of a comparison reveals nothing."""
 
     def __init__(self, grants: Iterable[AdminGrant]) -> None:
         self._grants = {
@@ -91,7 +91,7 @@ class AdminTokens:
         }
 
     def grant(self, token: str) -> AdminGrant | None:
-        """Return the role of ``token``; None where it is not known."""
+        """Return name and role of ``token``; None if it is not accepted."""
         return self._grants.get(_digest(token))
 
 

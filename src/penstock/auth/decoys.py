@@ -1,15 +1,15 @@
-"""Decoys: password lines against which user names that do not exist are checked.
+"""Decoys: password lines against which the passwords of unknown user names are checked.
 
-A guesser must not learn which names exist: not from how long an answer takes, and not from salt
-and iterations, which SCRAM tells before it knows whether the user exists. So a name without a line
-gets parameters of its own that look like those of a real user::
+An attacker must not learn which names exist: neither from the time that an answer takes, nor from
+salt and iterations, which SCRAM sends before the password is verified. So an unknown name gets
+parameters that look like those of a real user::
 
-      name ─▶ of the sets of parameters in the file (algorithm, costs) the one with the highest
-              HMAC(secret, name, set) ─▶ a line of that kind that no password fits
+      name ─▶ of all parameter sets in the file (algorithm, costs) the set with the highest
+              HMAC(secret, name, set) ─▶ a line with these parameters that no password matches
 
 The secret is the broker's, and stays the same across restarts (``services.own_secrets``), so that a
-name always gets the same. No user's salt or password counts: a set that comes into the file takes
-over its share of the names, one that leaves it gives them up, and nothing else changes anything.
+name always gets the same decoy. Users' salts and passwords have no influence: only a parameter set
+that is added to the file, or removed from it, changes the decoys of its share of the names.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DIGEST_BYTES: Final = 64
 @final
 @dataclass(frozen=True, order=True)
 class _Shape:
-    """The properties of a password line that can be told from outside.
+    """The parameters of a password line that an attacker can observe.
 
     Args:
-        kind: the beginning of the line.
-        costs: algorithm's costs, in its notation.
-        salt_bytes: length of the salt.
-        hash_bytes: length of the hash, where the algorithm leaves it open.
+        kind: the prefix of the line, which names the algorithm.
+        costs: the costs, in the algorithm's notation.
+        salt_bytes: the length of the salt.
+        hash_bytes: the length of the hash, if the algorithm does not define it; else 0.
     """
 
     kind: str
@@ -48,11 +48,11 @@ class _Shape:
 
 @final
 class Decoys:
-    """Decoys for the names that some password lines do not have.
+    """Makes decoys for user names without a password line.
 
     Args:
-        lines: all password lines of the file, each without a mistake.
-        secret: the broker's.
+        lines: all password lines of the file, each valid.
+        secret: the broker's secret.
     """
 
     def __init__(self, lines: Iterable[str], secret: bytes) -> None:
@@ -64,10 +64,10 @@ class Decoys:
     def line(self, name: str) -> str:
         """Return a password line for ``name`` that takes as long to check as a real one and matches
         no password."""
-        shape = self._chosen(name, self._shapes)
+        shape = self._shape_for(name, self._shapes)
         salt = base64.b64encode(self._salt(name, shape)).decode()
         if shape.kind == passwords.ARGON2:
-            digest = "A" * _unpadded(shape.hash_bytes)
+            digest = "A" * _unpadded_length(shape.hash_bytes)
             return f"$argon2id$v=19${shape.costs}${salt.rstrip('=')}${digest}"
         if shape.kind == scram.LINE_PREFIX:
             return scram.line_of(self._keys(name, shape))
@@ -77,24 +77,25 @@ class Decoys:
         return f"{passwords.SHA512}{salt}${digest}"
 
     def scram_keys(self, name: str) -> scram.ScramKeys | None:
-        """Return keys for ``name`` without a password; None where no user has any."""
+        """Return SCRAM keys for ``name`` that no password matches; None if no user has SCRAM
+        keys."""
         if not self._scram_shapes:
             return None
-        return self._keys(name, self._chosen(name, self._scram_shapes))
+        return self._keys(name, self._shape_for(name, self._scram_shapes))
 
     def _keys(self, name: str, shape: _Shape) -> scram.ScramKeys:
         nothing = bytes(_KEY_BYTES)
         return scram.ScramKeys(int(shape.costs), self._salt(name, shape), nothing, nothing)
 
-    def _chosen(self, name: str, shapes: list[_Shape]) -> _Shape:
+    def _shape_for(self, name: str, shapes: list[_Shape]) -> _Shape:
         if len(shapes) == 1:
             return shapes[0]
-        return max(shapes, key=lambda shape: self._keyed(f"shape\0{name}\0{shape}", 16))
+        return max(shapes, key=lambda shape: self._keyed_bytes(f"shape\0{name}\0{shape}", 16))
 
     def _salt(self, name: str, shape: _Shape) -> bytes:
-        return self._keyed(f"salt\0{name}", shape.salt_bytes)
+        return self._keyed_bytes(f"salt\0{name}", shape.salt_bytes)
 
-    def _keyed(self, text: str, size_bytes: int) -> bytes:
+    def _keyed_bytes(self, text: str, size_bytes: int) -> bytes:
         made = b""
         while len(made) < size_bytes:
             block = f"{len(made)}\0{text}".encode()
@@ -116,6 +117,6 @@ def _shape(line: str) -> _Shape:
     return _Shape(passwords.SHA512, "", len(base64.b64decode(salt)))
 
 
-def _unpadded(size_bytes: int) -> int:
-    """Return how many characters so many bytes take in base64 without padding."""
+def _unpadded_length(size_bytes: int) -> int:
+    """Return the length of ``size_bytes`` bytes in base64 without padding, in characters."""
     return (size_bytes * 4 + 2) // 3

@@ -1,15 +1,14 @@
-"""Users that are known outside of the password file: their authentication, and their permissions.
+"""Authentication and permissions of users that are not in the password file.
 
 ::
 
       CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ AuthorizeByService
                                                                                   ▼ rules
-      a will is due, files are read again: permissions are asked for ─▶ ExternalAclCache
+      a will is due, or files are read again: permissions are needed ─▶ ExternalAclCache
 
-A *method* (``http_requests``, ``json_web_tokens``) answers for the clients that concern it. Rules
-that come with an answer are the client's access list, instead of the file's. They are stored
-for later questions, of at most ``CLIENTS_MAX`` clients; a client whose rules are dropped may do
-nothing.
+A *method* (``http_requests``, ``json_web_tokens``) authenticates the clients that concern it. Rules
+in its answer are the client's access list, instead of the file's. They are stored for later, of at
+most ``CLIENTS_MAX`` clients; a client whose rules were dropped has no permissions.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ class Answer:
     """The outcome of one check of a client.
 
     Args:
-        reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
+        reason_code: an MQTT 5 reason code; ``SUCCESS`` accepts the client.
         username: the user name.
-        rules: the client's access list; None leaves that to the access list of the broker.
-        lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
-        detail: for the operator, beside the name of the code; text that others chose stands in
-            parentheses. The client does not see it.
+        rules: the client's access list; None: the broker's access list applies.
+        lasts_s: seconds for which the client may stay connected; 0 = no limit.
+        detail: a detail for the operator's log, which the client does not get; text that others
+            chose is in parentheses.
     """
 
     reason_code: int
@@ -47,35 +46,37 @@ class Answer:
 
 
 class Method(Protocol):
-    """A way to authenticate a client, beside the password file."""
+    """A login method besides the password file."""
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether this method answers for these credentials; called on the event loop."""
+        """Return whether this method authenticates these credentials; called on the event loop."""
         ...
 
     def check(self, credentials: Credentials) -> Answer:
-        """Authenticate a client; called in a thread, in bounded time. A failure of any kind is no
-        success."""
+        """Authenticate a client, and return the answer in bounded time; called in a thread.
+
+        A failure of any kind must not be answered with ``SUCCESS``.
+        """
         ...
 
 
 @final
 class FirstOf:
-    """Several methods as one: the first whose ``concerns`` is true checks the client.
+    """Combines methods: the first whose ``concerns`` returns True authenticates the client.
 
     Args:
-        methods: the methods, in the order in which they are asked.
+        methods: the methods, in their order of precedence.
     """
 
     def __init__(self, methods: Sequence[Method]) -> None:
         self._methods = methods
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether one of the methods answers for these credentials."""
+        """Return whether one of the methods authenticates these credentials."""
         return any(method.concerns(credentials) for method in self._methods)
 
     def check(self, credentials: Credentials) -> Answer:
-        """Ask the first method that answers for these credentials."""
+        """Return the answer of the first method that these credentials concern."""
         for method in self._methods:
             if method.concerns(credentials):
                 return method.check(credentials)
@@ -84,23 +85,29 @@ class FirstOf:
 
 @final
 class ExternalAclCache:
-    """The access rules that methods answered with, by user name and client identifier.
+    """The access rules in the answers of methods, by user name and client identifier.
 
-    At most ``CLIENTS_MAX`` clients have some; the oldest are dropped, and their clients may then do
-    nothing.
+    The rules of at most ``CLIENTS_MAX`` clients are stored; the oldest are dropped, and their
+    clients have no permissions then.
     """
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], tuple[Rule, ...] | None] = {}
 
     def knows(self, username: str | None, client_id: str) -> bool:
-        """Return whether an answer let this client in."""
+        """Return whether the rules of an accepted client are stored."""
         return (username, client_id) in self._rules
 
     def permissions(
         self, username: str | None, client_id: str, access_list: AccessList | None
     ) -> Permissions | None:
-        """Return the permissions that the latest answer gives; None = everything."""
+        """Return the permissions by the latest answer for a client; None if it may do everything.
+
+        Args:
+            username: the user name.
+            client_id: the client identifier.
+            access_list: the broker's access list, which applies if the answer had no rules.
+        """
         rules = self._rules.get((username, client_id), ())
         if rules is None:
             return None if access_list is None else access_list.permissions(username, client_id)
@@ -109,7 +116,7 @@ class ExternalAclCache:
         return AccessList(patterns=list(rules)).permissions(username, client_id)
 
     def put(self, username: str | None, client_id: str, rules: tuple[Rule, ...] | None) -> None:
-        """Remember the rules of a client that is let in."""
+        """Store the rules of an accepted client; None: the broker's access list applies."""
         key = (username, client_id)
         self._rules.pop(key, None)
         if len(self._rules) >= CLIENTS_MAX:
@@ -120,12 +127,12 @@ class ExternalAclCache:
 
 @final
 class AuthorizeByService(Authorize):
-    """The permissions of one client by the rules that a method answered with.
+    """The permissions of one client by the rules in a method's answer.
 
     Args:
         external_acl_cache: stores the rules, once the client's identifier is known.
-        rules: the rules of the answer.
-        access_list: the broker's.
+        rules: the rules in the answer; None: the broker's access list applies.
+        access_list: the broker's access list.
     """
 
     def __init__(
@@ -139,6 +146,6 @@ class AuthorizeByService(Authorize):
         self._access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return the client's permissions, and remember them for later questions."""
+        """Store the rules of the client, and return its permissions."""
         self._cache.put(username, client_id, self._rules)
         return self._cache.permissions(username, client_id, self._access_list)

@@ -1,5 +1,5 @@
-"""The password file, written so that a reader sees the old one or the new one, never half of
-either, and together with the access list (``acl_file``) what a user may do."""
+"""The password file, which is replaced atomically, and the permissions of users by password file
+and access list (``acl_file``)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ FILE_MODE: Final = 0o600
 
 @final
 class UserFiles(Authorize):
-    """The password file and the access list: the permissions of a user that still exists.
+    """The password file and the access list, which give users their permissions.
 
     Args:
-        users: users of the password file, None without one.
-        access_list: None without one: a client that is let in may do everything.
-        certificates_name_users: whether there are users that the password file need not name.
+        users: the users of the password file; None without a password file.
+        access_list: the access list; None: an accepted client may do everything.
+        certificates_name_users: whether certificates name users that the password file need not
+            name.
     """
 
     def __init__(
@@ -40,11 +41,11 @@ class UserFiles(Authorize):
         self.users = users
         self._certificates_name_users = certificates_name_users
         self.access_list = access_list
-        self.external_acl_cache = ExternalAclCache()  # by methods outside of both files
+        self.external_acl_cache = ExternalAclCache()  # filled by login methods
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return the permissions by the access list, None for everything; ``NOTHING`` for a user
-        that is gone from the password file."""
+        """Return the permissions of a client by the access list; None if it may do everything,
+        ``NOTHING`` for a user that was removed from the password file."""
         is_listed = username is not None and self.users is not None and username in self.users
         if not is_listed and self.external_acl_cache.knows(username, client_id):
             return self.external_acl_cache.permissions(username, client_id, self.access_list)
@@ -56,7 +57,7 @@ class UserFiles(Authorize):
         return self.access_list.permissions(username, client_id)
 
     def scram_keys(self, username: str) -> scram.ScramKeys | None:
-        """Return the user's keys, None where there are none."""
+        """Return the user's SCRAM keys; None if the user is unknown or has none."""
         line = None if self.users is None else self.users.line(username)
         if line is None or not scram.is_line(line):
             return None
@@ -66,12 +67,15 @@ class UserFiles(Authorize):
 def load_user_files(
     password_file: str, acl_file: str, certificates_name_users: bool = False
 ) -> UserFiles:
-    """Read both files; an empty path means that there is none.
+    """Read password file and access list.
 
-    ``certificates_name_users``: see ``UserFiles``.
+    Args:
+        password_file: the path of the password file; empty for none.
+        acl_file: the path of the access list; empty for none.
+        certificates_name_users: see ``UserFiles``.
 
     Raises:
-        ConfigError: a file cannot be read, or a line is wrong; one sentence with its number.
+        ConfigError: a file cannot be read, or a line is wrong; one sentence with the line number.
     """
     users = Users(read_passwords(Path(password_file))) if password_file else None
     access_list = read_access_list(Path(acl_file)) if acl_file else None
@@ -104,19 +108,23 @@ def read_passwords(path: Path) -> dict[str, str]:
 
 
 def write_passwords(path: Path, lines: dict[str, str]) -> None:
-    """Replace the password file, readable by its owner alone; atomic.
+    """Replace the password file atomically; only its owner may read it.
+
+    Args:
+        path: the path of the file, or of a symbolic link to it.
+        lines: the password line of each user, by name.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     text = "".join(f"{name}:{line}\n" for name, line in lines.items())
-    target = path.resolve()  # what a symbolic link points to is replaced, not the link
+    target = path.resolve()  # replaces the target of a symbolic link, not the link
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as output:
                 os.fchmod(output.fileno(), FILE_MODE)
-                with contextlib.suppress(OSError):  # the broker's file stays the broker's
+                with contextlib.suppress(OSError):  # keeps the owner of the file
                     before = target.stat()
                     os.fchown(output.fileno(), before.st_uid, before.st_gid)
                 output.write(text)

@@ -1,4 +1,4 @@
-"""A file of HTTP headers that are sent along, such as a token: NAME: VALUE a line."""
+"""Reads a file of HTTP headers for requests, such as a token; each line is NAME: VALUE."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _VALUE: Final = re.compile(r"[ -~]{1,8192}")
 
 
 def read_headers(path: Path) -> dict[str, str]:
-    """Return the headers of a file, their names in lower case.
+    """Return the headers in a file, by name in lower case.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is no header. It does not quote the line.
+        ConfigError: the file cannot be read, or a line is no header; the error does not quote the
+            line.
     """
     headers: dict[str, str] = {}
     for location, line in lines_of(path, "headers file"):

@@ -1,17 +1,18 @@
-"""Logins checked by an HTTP service: one request for each, cached and limited in time.
+"""The login method that asks an HTTP service: one request for each login, with a cache and a time
+limit.
 
 ::
 
       POST {"clientid", "username", "password", "peerhost"}
         200  {"result": "allow" | "deny" | "ignore", "acl": [RULE …], "expire_at": seconds}
-        204  allow                     401, 403, 404  deny          all else: no client is let in
+        204  allow                     401, 403, 404  deny          other: "server unavailable"
 
       RULE = {"permission": "allow" | "deny", "action": "publish" | "subscribe" | "all",
               "topic": FILTER}         with %c and %u (or ${clientid}, ${username}) in it
 
-The format is EMQX's, so that a service written for it can be used. Without ``acl`` the access list
-of the broker decides. A service that does not answer in time, or in another form, lets no client
-in: "server unavailable". Answers are remembered for ``cache_s`` under a keyed hash.
+The format is EMQX's, so that a service written for EMQX can be used. Without ``acl`` the access
+list of the broker applies. If the service does not answer in time, or answers in another form, the
+client is refused with "server unavailable". Answers are cached for ``cache_s`` by a keyed hash.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ _WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail="http_login.url
 
 @final
 class HttpMethod:
-    """Asks one service.
+    """Authenticates clients by requests to one service.
 
     Args:
-        url: its URL.
-        timeout_s: the time limit of a whole request, seconds.
-        cache_s: how long an answer holds, seconds; 0 = not at all.
-        ca_file: authorities that its certificate must be signed by; empty for the system's.
-        token: the token that is shown to it (``Authorization: Bearer``); empty for none.
+        url: the URL of the service.
+        timeout_s: the time limit of a whole request, in seconds.
+        cache_s: seconds for which an answer is cached; 0 = not at all.
+        ca_file: file of the authorities for the service's certificate; empty for the system's.
+        token: the token that is sent to the service (``Authorization: Bearer``); empty for none.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class HttpMethod:
         self._limiter = RepeatLimiter()
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether there is a user name: the service is asked about every such client."""
+        """Return whether there is a user name: the service authenticates every such client."""
         return credentials.username is not None
 
     def check(self, credentials: Credentials) -> Answer:
-        """Ask the service, unless it answered a short while ago."""
+        """Return the service's answer, from the cache if it answered the same request recently."""
         fields = {
             "clientid": credentials.client_id,
             "username": credentials.username,
@@ -89,23 +90,23 @@ class HttpMethod:
         body = json.dumps(fields).encode()
         exact = body + b"\0" + (credentials.password or b"")
         key = hashlib.blake2b(exact, key=self._key, digest_size=32).digest()
-        known = self._cached(key)
-        if known is not None:
-            return known
+        cached = self._find_cached(key)
+        if cached is not None:
+            return cached
         try:
             answer = self._request(body, credentials)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            self._complain(error)
+            self._log_failure(error)
             return _UNAVAILABLE
-        self._remember(key, answer)
+        self._cache_answer(key, answer)
         return answer
 
     def _request(self, body: bytes, credentials: Credentials) -> Answer:
-        """Return the service's answer.
+        """Send a request to the service, and return its answer.
 
         Raises:
-            OSError, http.client.HTTPException: there is none.
-            ValueError: it has another form.
+            OSError, http.client.HTTPException: the service does not answer.
+            ValueError: the answer has another form.
         """
         ends_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(self._url, body, self._headers, method="POST")  # noqa: S310
@@ -125,10 +126,10 @@ class HttpMethod:
             content = json.loads(text)
         except ValueError:
             raise ValueError("its answer is no JSON") from None
-        return answer_of(content, credentials.username)
+        return parse_answer(content, credentials.username)
 
-    def _complain(self, error: Exception) -> None:
-        """Log why the service lets no client in; rate-limited, because every login asks it."""
+    def _log_failure(self, error: Exception) -> None:
+        """Log why the service cannot be used; rate-limited, because every login asks it."""
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         with self._lock:
             warn_limited(
@@ -141,15 +142,15 @@ class HttpMethod:
                 reason,
             )
 
-    def _cached(self, key: bytes) -> Answer | None:
+    def _find_cached(self, key: bytes) -> Answer | None:
         with self._lock:
             found = self._cache.get(key)
             if found is None or found[0] <= time.monotonic():
                 return None
             return found[1]
 
-    def _remember(self, key: bytes, answer: Answer) -> None:
-        if self._cache_s <= 0 or answer.lasts_s > 0:  # that counts from each login
+    def _cache_answer(self, key: bytes, answer: Answer) -> None:
+        if self._cache_s <= 0 or answer.lasts_s > 0:  # ``lasts_s`` counts from each login
             return
         with self._lock:
             self._cache[key] = (time.monotonic() + self._cache_s, answer)
@@ -158,8 +159,8 @@ class HttpMethod:
                 self._cache.popitem(last=False)
 
 
-def answer_of(content: object, username: str | None) -> Answer:
-    """Return the answer in a body.
+def parse_answer(content: object, username: str | None) -> Answer:
+    """Return the answer for ``username`` in a decoded JSON body.
 
     Raises:
         ValueError: the body is no answer; the message is one sentence.
@@ -180,15 +181,15 @@ def answer_of(content: object, username: str | None) -> Answer:
         if not lasts_s > 0:
             return _WRONG
     acl = content.get("acl")
-    rules = None if acl is None else rules_of(acl)
+    rules = None if acl is None else parse_rules(acl)
     return Answer(reasons.SUCCESS, username, rules, lasts_s)
 
 
-def rules_of(acl: object) -> tuple[Rule, ...]:
-    """Return the rules of an access list in JSON.
+def parse_rules(acl: object) -> tuple[Rule, ...]:
+    """Return the rules of an access list in decoded JSON.
 
     Raises:
-        ValueError: an item is no rule; the whole list is refused then.
+        ValueError: the list is too long, or an item is no rule; the whole list is refused.
     """
     if not isinstance(acl, list) or len(acl) > RULES_MAX:
         raise ValueError(f'"acl" is no list of at most {RULES_MAX} rules')

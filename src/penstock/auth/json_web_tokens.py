@@ -6,11 +6,12 @@
                              ╰─ a key set (RFC 7517)          "acl" ─▶ access list
                                 from a file or URL            "exp" ─▶ end of the connection
 
-Settings and key say which algorithms are accepted, never the token: one that names another, or
-none, is refused. A key set in a file is read again when it has changed. One at a URL is read when
-the first token comes, and every ``refresh_s``; a token with an unknown key makes it be read again,
-``REFRESH_S_MIN`` later at the earliest, so that a client that sends nonsense causes no requests.
-Where the new set cannot be used the old one stays; where there is no key, no client is let in.
+The settings and the key decide which algorithms are accepted, never the token: a token with another
+algorithm, or none, is refused. A key set in a file is read again when the file has changed. A key
+set at a URL is read at the first token, and every ``refresh_s``; for a token with an unknown key it
+is read again, at the earliest ``REFRESH_S_MIN`` after the last read, so that invalid tokens cause
+few requests. If the new set cannot be used, the old set stays; without any key no client is
+accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Final, final
 import jwt
 
 from penstock.auth.external import Answer
-from penstock.auth.http_requests import rules_of
+from penstock.auth.http_requests import parse_rules
 from penstock.auth.passwords import name_mistake
 from penstock.engine.access.access import Credentials
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
@@ -44,19 +45,19 @@ LEEWAY_S: Final = 5
 
 
 class KeysUnavailable(Exception):
-    """There is no key set, or it cannot be read."""
+    """No key set could be read yet."""
 
 
 @final
 class KeySet:
-    """The keys that sign tokens.
+    """The keys by which the signatures of tokens are verified.
 
     Args:
-        source: path of a JWKS file, or its https:// or http:// URL.
-        refresh_s: time between two reads of a URL, seconds.
+        source: the path of a JWKS file, or its https:// or http:// URL.
+        refresh_s: time between two reads of a URL, in seconds.
 
     Raises:
-        ConfigError: a file cannot be read, or is no key set.
+        ConfigError: the file cannot be read, or is no key set.
     """
 
     def __init__(self, source: str, refresh_s: float) -> None:
@@ -66,11 +67,11 @@ class KeySet:
         self._lock = threading.Lock()
         self._read_s = float("-inf")
         self._keys: dict[str | None, jwt.PyJWK] = {}
-        self._file: tuple[int, int, int] | None = None  # as it was when it was read
+        self._read_version: tuple[int, int, int] | None = None  # of the file, at its last read
         if not self._is_url:
             try:
-                self._file = _version_of(Path(source))
-                self._keys = _keys(Path(source).read_bytes())
+                self._read_version = _file_version(Path(source))
+                self._keys = _parse_keys(Path(source).read_bytes())
             except OSError as error:
                 raise ConfigError(
                     f"The key set {source} cannot be read: {error.strerror}."
@@ -79,10 +80,11 @@ class KeySet:
                 raise ConfigError(f"{source} is no JSON Web Key Set: {error}.") from None
 
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
-        """Return the key of this identifier; without one, the only key there is.
+        """Return the key with this identifier, or the only key for None; None if there is no such
+        key. The call may block for ``TIMEOUT_S``.
 
         Raises:
-            KeysUnavailable: there are none.
+            KeysUnavailable: no key set could be read yet.
         """
         with self._lock:
             if self._is_url:
@@ -96,14 +98,14 @@ class KeySet:
             return self._keys.get(key_id)
 
     def _read_if_changed(self) -> None:
-        """Read the key file again if it changed or is gone; keep the old keys if that fails."""
+        """Read the key file again if it has changed; keep the old keys if that fails."""
         path = Path(self._source)
-        version = _version_of(path)
-        if version == self._file:
+        version = _file_version(path)
+        if version == self._read_version:
             return
-        self._file = version
+        self._read_version = version
         try:
-            self._keys = _keys(path.read_bytes())
+            self._keys = _parse_keys(path.read_bytes())
         except (OSError, ValueError) as error:
             logger.warning("The key set %s stays as it was: %s.", self._source, error)
         else:
@@ -117,22 +119,22 @@ class KeySet:
         self._read_s = time.monotonic()
         try:
             with urllib.request.urlopen(self._source, timeout=TIMEOUT_S) as response:  # noqa: S310
-                self._keys = _keys(response.read(KEYS_BYTES_MAX))
+                self._keys = _parse_keys(response.read(KEYS_BYTES_MAX))
         except (OSError, ValueError, http.client.HTTPException) as error:
             logger.warning("the key set %s could not be read: %s", self._source, error)
 
 
 @final
 class TokenMethod:
-    """Lets a client in that shows a token as its password.
+    """Authenticates clients whose password is a token.
 
     Args:
-        keys: the keys that sign tokens.
+        keys: the keys by which signatures are verified.
         algorithms: the accepted algorithms.
         audience: the audience that a token must have; empty for any.
         issuer: the issuer that a token must have; empty for any.
-        user_claim: the claim that is the user name; one in CONNECT must be the same.
-        acl_claim: the claim that is the access list, as in ``http_requests``.
+        user_claim: the claim with the user name; a user name in CONNECT must be equal to it.
+        acl_claim: the claim with the access list, as in ``http_requests``.
     """
 
     def __init__(
@@ -152,12 +154,13 @@ class TokenMethod:
         self._acl_claim = acl_claim
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether the password looks like a token: three parts, the first a JSON object."""
+        """Return whether the password has the form of a token: three parts, the first of which
+        begins with a JSON object in base64."""
         password = credentials.password
         return password is not None and password.startswith(b"eyJ") and password.count(b".") == 2
 
     def check(self, credentials: Credentials) -> Answer:
-        """Verify the token."""
+        """Verify the token, and return the answer."""
         token = credentials.password or b""
         if len(token) > TOKEN_BYTES_MAX:
             detail = "its token (it is too long)"
@@ -199,11 +202,11 @@ class TokenMethod:
         if lasts_s <= 0:
             raise ValueError("it ended")
         acl = claims.get(self._acl_claim)
-        return Answer(reasons.SUCCESS, username, None if acl is None else rules_of(acl), lasts_s)
+        return Answer(reasons.SUCCESS, username, None if acl is None else parse_rules(acl), lasts_s)
 
 
-def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """Return a mark that tells a file from one that replaces it; None where there is no file."""
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return inode, modification time (nanoseconds) and size of a file; None if it is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -211,11 +214,11 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
-    """Return the keys of a key set, by identifier.
+def _parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
+    """Return the signing keys of a key set, by identifier.
 
     Raises:
-        ValueError: the bytes are no key set, or one without keys.
+        ValueError: the bytes are no key set, or the set has no keys.
     """
     try:
         decoded = json.loads(text)

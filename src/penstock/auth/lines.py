@@ -1,4 +1,4 @@
-"""The lines of a text file that a person wrote, each with its file and line."""
+"""Reads the lines of a hand-written text file, each with its location for errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 BLANKS: Final = " \t"
 
 
-def lines_of(path: Path, what: str) -> Iterator[tuple[str, str]]:
+def lines_of(path: Path, kind: str) -> Iterator[tuple[str, str]]:
     """Yield location ("FILE line N") and text of every line that is not empty and no comment.
 
+    Args:
+        path: the path of the file.
+        kind: the kind of file for errors, such as "password file".
+
     Raises:
-        ConfigError: the file cannot be read, is too large, is no text, or has a line that an
-            editor shows as two: what is behind a comment there would never be read.
+        ConfigError: the file cannot be read, is too large, is no UTF-8, or has a line that an
+            editor shows as two lines: text after a comment would be ignored without notice.
     """
-    for number, raw in enumerate(_text(path, what).split("\n"), start=1):
+    for number, raw in enumerate(_text(path, kind).split("\n"), start=1):
         line = raw.strip(f"{BLANKS}\r")
         if not line:
             continue
@@ -34,15 +38,15 @@ def lines_of(path: Path, what: str) -> Iterator[tuple[str, str]]:
             yield location, line
 
 
-def _text(path: Path, what: str) -> str:
+def _text(path: Path, kind: str) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(f"The {what} {path} is larger than {FILE_BYTES_MAX} bytes.")
+            raise ConfigError(f"The {kind} {path} is larger than {FILE_BYTES_MAX} bytes.")
         return content.decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(f"The {what} {path} cannot be read: {reason}.") from None
+        raise ConfigError(f"The {kind} {path} cannot be read: {reason}.") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"The {what} {path} is not UTF-8 text.") from None
+        raise ConfigError(f"The {kind} {path} is not UTF-8 text.") from None

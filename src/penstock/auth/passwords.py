@@ -1,4 +1,4 @@
-"""Password lines: the part of a line of the password file behind the user's name.
+"""Password lines: the part of a line of the password file after the user's name.
 
 ::
 
@@ -7,8 +7,8 @@
     carol:$7$101$<salt>$<hash>     PBKDF2-SHA512, by mosquitto_passwd 2.0
     dave:$6$<salt>$<hash>          SHA-512, by mosquitto_passwd 1.x
 
-A wrong password and an unknown user take the same time: a name that has no line is checked against
-a decoy (``decoys``), so that an answer's delay does not tell which names exist.
+A wrong password and an unknown user take the same time: the password of an unknown user is checked
+against a decoy (``decoys``), so that an answer's delay does not reveal which users exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ARGON2: Final = "$argon2"
 PBKDF2: Final = "$7$"
 SHA512: Final = "$6$"
 
-MEMORY_KIB_MAX: Final = 1_048_576  # of one argon2 line: a check must not take the machine down
+MEMORY_KIB_MAX: Final = 1_048_576  # of one argon2 line: a check must not exhaust the memory
 TIME_COST_MAX: Final = 100
 PARALLELISM_MAX: Final = 64
 ITERATIONS_MAX: Final = 10_000_000  # of one PBKDF2 line
@@ -41,13 +41,13 @@ _hasher: Final = PasswordHasher()
 
 
 def password_line(password: str) -> str:
-    """Return the argon2id line of ``password``; a new salt each time."""
+    """Return an argon2id line for ``password``, with a new random salt."""
     return _hasher.hash(password)
 
 
 def name_mistake(name: str) -> str:
-    """Return the mistake in a user name of the password file, in a few words; empty when there is
-    none."""
+    """Return a clause about the mistake in a user name of the password file; empty if it is
+    valid."""
     if not name:
         return "is empty"
     if ":" in name or not name.isprintable() or name != name.strip() or name.startswith("#"):
@@ -58,7 +58,7 @@ def name_mistake(name: str) -> str:
 
 
 def mistake_in(line: str) -> str:
-    """Return the mistake in a password line, in a few words; empty when there is none."""
+    """Return a clause about the mistake in a password line; empty if the line is valid."""
     try:
         if line.startswith(ARGON2):
             return _argon2_mistake(line)
@@ -81,7 +81,7 @@ def mistake_in(line: str) -> str:
 
 
 def verify(line: str, password: bytes) -> bool:
-    """Return whether ``password`` belongs to ``line``; slow on purpose."""
+    """Return whether ``password`` matches ``line``; slow on purpose."""
     if line.startswith(ARGON2):
         try:
             return _hasher.verify(line, password)
@@ -100,10 +100,10 @@ def verify(line: str, password: bytes) -> bool:
 
 @final
 class Users:
-    """The users of one password file, as it was read. Safe to use from several threads.
+    """The users of one password file; may be used from several threads.
 
     Args:
-        lines: user name to password line, each without a mistake.
+        lines: the password line of each user, by name; each valid.
     """
 
     def __init__(self, lines: Mapping[str, str]) -> None:
@@ -116,7 +116,7 @@ class Users:
         return name in self._lines
 
     def line(self, name: str) -> str | None:
-        """Return the password line of ``name``."""
+        """Return the password line of ``name``; None for an unknown user."""
         return self._lines.get(name)
 
     def lines(self) -> list[str]:
@@ -124,16 +124,16 @@ class Users:
         return list(self._lines.values())
 
     def verify(self, name: str, password: bytes, decoy: str) -> bool:
-        """Return whether ``name`` is a user with this password; for an unknown name, spend the time
-        that ``decoy`` costs."""
+        """Return whether ``name`` is a user with this password; check an unknown name against
+        ``decoy``, so that it takes as long."""
         line = self._lines.get(name)
         if line is None:
             verify(decoy, password)
             return False
         return verify(line, password)
 
-    def changed(self, later: Users) -> set[str]:
-        """Return the users whose line differs, or is missing, in ``later``."""
+    def changed_names(self, later: Users) -> set[str]:
+        """Return the names whose line differs, or is missing, in ``later``."""
         return {name for name, line in self._lines.items() if later.line(name) != line}
 
 

@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256: a password is proved without being sent, and the server proves itself too.
+"""SCRAM-SHA-256: the client proves its password without sending it, and the server proves itself.
 
 RFC 5802 with the hash of RFC 7677, as the enhanced authentication method of that name in
-MQTT 5. The server keeps two keys, from which the password cannot be computed and with which no
+MQTT 5. The server stores two keys, from which the password cannot be computed and with which no
 client can log in::
 
     SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>       (PostgreSQL's notation)
@@ -12,8 +12,8 @@ client can log in::
       c=biws,r=nonce+ours,p=proof  ── AUTH ────▶
                                    ◀─ CONNACK ─  v=server's signature
 
-An unknown user gets a salt of its own, the same each time, and fails at the end like a wrong
-password. Channel binding needs TLS at this end and is refused (RFC 5802 §6, "p=").
+An unknown user gets a salt of its own, always the same, and fails at the last step like a wrong
+password. Channel binding, which needs access to TLS, is refused (RFC 5802 §6, "p=").
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from penstock.protocol import reasons
 
 METHOD: Final = "SCRAM-SHA-256"
 LINE_PREFIX: Final = "SCRAM-SHA-256$"
-ITERATIONS: Final = 15_000  # what a small device can do at each connect; RFC 7677 asks for 4096
+ITERATIONS: Final = 15_000  # bearable for small devices; RFC 7677 requires 4096
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 10_000_000
 MESSAGE_BYTES_MAX: Final = 2048
-NAME_CHARS_MAX: Final = 256  # scramp looks at each for 2 µs, on the event loop, before a proof
-PASSWORD_CHARS_MAX: Final = 4096  # likewise, in a thread; printable ASCII may be longer
+NAME_CHARS_MAX: Final = 256  # scramp takes 2 µs for each, on the event loop
+PASSWORD_CHARS_MAX: Final = 4096  # in a thread; printable ASCII may be longer
 
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 18
@@ -59,14 +59,14 @@ class ScramKeys:
 
 
 Lookup = Callable[[str], ScramKeys | None]
-"""User name to keys; None for a user unknown, or known without SCRAM keys."""
+"""Return the keys of a user name; None if the user is unknown or has no SCRAM keys."""
 
 Decoy = Callable[[str], ScramKeys]
-"""Name of a user that does not exist to keys that look real, the same each time."""
+"""Return keys for an unknown user name that look real, always the same for one name."""
 
 
 def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> ScramKeys:
-    """Return the keys of ``password``, with a new salt unless one is given.
+    """Return the keys of ``password``, with a random salt if ``salt`` is empty.
 
     Raises:
         ValueError: the password has characters that RFC 4013 prohibits.
@@ -76,7 +76,7 @@ def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> 
 
 
 def is_line(line: str) -> bool:
-    """Return whether a password line is one of SCRAM."""
+    """Return whether a password line has SCRAM keys."""
     return line.startswith(LINE_PREFIX)
 
 
@@ -89,10 +89,10 @@ def line_of(keys: ScramKeys) -> str:
 
 
 def parse_line(line: str) -> ScramKeys:
-    """Inverse of ``line_of``.
+    """Return the keys in a password line, the inverse of ``line_of``.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the line is damaged.
     """
     _, costs, both = line.split("$")
     iterations_text, salt_text = costs.split(":")
@@ -109,7 +109,7 @@ def parse_line(line: str) -> ScramKeys:
 
 
 def verify(keys: ScramKeys, password: bytes) -> bool:
-    """Return whether ``password``, sent in the open, is the one of ``keys``."""
+    """Return whether ``password``, sent in plain text, matches ``keys``."""
     try:
         prepared = saslprep(password.decode()).encode()
     except ValueError:
@@ -119,11 +119,11 @@ def verify(keys: ScramKeys, password: bytes) -> bool:
 
 
 def saslprep(text: str) -> str:
-    """Return ``text`` as RFC 4013 compares it.
+    """Return ``text`` prepared by RFC 4013; printable ASCII is returned unchanged.
 
     Raises:
-        ValueError: it has a character that is prohibited, mixes directions, or is longer than
-            ``PASSWORD_CHARS_MAX`` and not printable ASCII, which stays as it is.
+        ValueError: it has a prohibited character, mixes text directions, or is longer than
+            ``PASSWORD_CHARS_MAX`` and not printable ASCII.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -138,7 +138,7 @@ def saslprep(text: str) -> str:
 
 def is_usable(name: str) -> bool:
     """Return whether a user of this name can log in by SCRAM: RFC 4013 allows its characters, and
-    they are not too many."""
+    it has at most ``NAME_CHARS_MAX``."""
     try:
         return _normalized_chars(name) <= NAME_CHARS_MAX and bool(saslprep(name))
     except ValueError:
@@ -146,7 +146,7 @@ def is_usable(name: str) -> bool:
 
 
 def _normalized_chars(text: str) -> int:
-    """Return how many characters a preparation looks at: one may become eighteen."""
+    """Return the number of characters after normalization: one may become eighteen."""
     return len(unicodedata.normalize("NFKC", text))
 
 
@@ -155,53 +155,58 @@ class ScramExchange(Exchange):
     """The server's side of one authentication.
 
     Args:
-        lookup: finds a user's keys.
-        decoy: makes keys for users that do not exist.
-        nonce: the server's part of the nonce; drawn when empty.
+        lookup: returns a user's keys.
+        decoy: returns keys for unknown users.
+        nonce: the server's part of the nonce; random if empty.
+
+    Attributes:
+        username: the user name that the client claims; empty before its first message.
     """
 
     def __init__(self, lookup: Lookup, decoy: Decoy, nonce: str = "") -> None:
         self._lookup = lookup
         self._decoy = decoy
-        self.username = ""  # as claimed; empty until the first message was read
+        self.username = ""
         self._keys: ScramKeys | None = None
         self._is_known = False
         self._nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
         self._server: Any = None
 
     def step(self, data: bytes | None) -> Step:
-        """Take the client's first message, then its last; return the next step."""
+        """Handle the client's first message, then its final message; return the next step."""
         try:
             if data is None or len(data) > MESSAGE_BYTES_MAX:
-                return _refused()
-            return self._first(data.decode()) if self._keys is None else self._final(data.decode())
+                return _failure()
+            if self._keys is None:
+                return self._handle_first(data.decode())
+            return self._handle_final(data.decode())
         except (ScramException, UnicodeDecodeError):
-            return _refused()
+            return _failure()
 
-    def _first(self, message: str) -> Step:
-        claimed = _name_in(message)  # as it was sent, because so it stands in the password file
+    def _handle_first(self, message: str) -> Step:
+        claimed = _name_in(message)  # not prepared, as in the password file
         if _normalized_chars(claimed) > NAME_CHARS_MAX:
-            return _refused()
+            return _failure()
         known = self._lookup(claimed)
         keys = known or self._decoy(claimed)
-        asked_for = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
-        self._server = _MECHANISM.make_server(lambda _name: asked_for, s_nonce=self._nonce)
+        found = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
+        self._server = _MECHANISM.make_server(lambda _name: found, s_nonce=self._nonce)
         self._server.set_client_first(message)
         self.username, self._keys, self._is_known = claimed, keys, known is not None
         return Step(CONTINUE, self._server.get_server_first().encode())
 
-    def _final(self, message: str) -> Step:
+    def _handle_final(self, message: str) -> Step:
         self._server.set_client_final(message)
         keys, present = self._keys, self._lookup(self.username)
         if keys is None or not self._is_known:
-            return _refused()
+            return _failure()
         if present is None or present.stored_key != keys.stored_key:
-            return _refused()  # the user was changed or removed since the first message
+            return _failure()  # the user was changed or removed since the first message
         return Step(SUCCESS, self._server.get_server_final().encode(), self.username)
 
 
 def _name_in(message: str) -> str:
-    """Return the user name of a first message, unescaped (RFC 5802 §5.1); empty if it has none."""
+    """Return the user name in a first message, unescaped (RFC 5802 §5.1); empty if it has none."""
     escaped = message.partition("n=")[2].partition(",")[0]
     return escaped.replace("=2C", ",").replace("=3D", "=")
 
@@ -213,5 +218,5 @@ def _keys(password: bytes, iterations: int, salt: bytes) -> ScramKeys:
     return ScramKeys(iterations, salt, hashlib.sha256(client_key).digest(), server_key)
 
 
-def _refused() -> Step:
+def _failure() -> Step:
     return Step(FAILURE, reason_code=reasons.NOT_AUTHORIZED)

@@ -1,17 +1,18 @@
-"""The token file: a program that shows one of its tokens may use the streams (`Authorization:
-Bearer …`).
+"""The token file of the stream service: a program that sends one of its tokens may use streams
+(`Authorization: Bearer …`).
 
-One token a line, empty lines and lines that begin with # apart. There may be several, so that they
-can be exchanged one reader at a time::
+One token a line, except empty lines and lines that begin with #. There may be several tokens, so
+that they can be exchanged one reader at a time::
 
     TOKEN                                        may do everything
-    [NAME:]TOKEN ROLES [TOPIC FILTER]...         only that, and only with topics that match
+    [NAME:]TOKEN ROLES [TOPIC FILTER]...         has these roles only, for matching topics only
 
 Roles are `read`, `lease`, `publish` and `seed`, with commas between; `seed` is for other members of
-the cluster, which take a copy of the whole store. A reader's own file has the same form, and its
-first line counts. A name keeps the owner of readers and tables when a token is exchanged.
+the cluster, which copy the whole store. A reader's own file has the same form, and its first token
+is used. With a name, readers and tables keep their owner when the token is exchanged.
 
-A token has the form of RFC 6750 §2.1, and is too long to be guessed. It is never part of a message.
+A token has the form of RFC 6750 §2.1, and is too long to be guessed. Errors and log lines never
+contain it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError
 
 FORM: Final = "16 to 4096 letters, digits and . _ ~ + / - with = at the end only"
-"""The form of a token; continues "must be"."""
+"""The form of a token, for an error that ends with "must be"."""
 
 READ: Final = "read"
 LEASE: Final = "lease"
@@ -37,7 +38,7 @@ SEED: Final = "seed"
 ROLES: Final = (READ, LEASE, PUBLISH, SEED)
 
 OWN_FILE: Final = "stream-token"
-"""A file in the data directory: the token of programs that run as the broker's user."""
+"""Name of a file in the data directory: the token for programs that run as the broker's user."""
 
 _TOKEN: Final = re.compile(r"(?=.{16,4096}$)[A-Za-z0-9._~+/-]+=*")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -47,13 +48,15 @@ _FINGERPRINT_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The roles and topics that a token may be used for.
+    """The roles and topics for which a token may be used.
 
     Attributes:
-        owner: the owner of what is registered with it; empty for one that may do everything.
-        roles: any of ``ROLES``.
-        topic_filters: only messages whose topic matches one of them; none: all.
-        token: the token itself.
+        owner: the owner of readers and tables that are registered with the token; empty for a token
+            that may do everything.
+        roles: a subset of ``ROLES``.
+        topic_filters: topic filters, one of which a message's topic must match; none for all
+            messages.
+        token: the token itself; empty if it is not needed.
     """
 
     owner: str = ""
@@ -66,7 +69,7 @@ EVERYTHING: Final = Grant()
 """The permissions of programs that need no token."""
 
 ANONYMOUS: Final = Grant(roles=frozenset(ROLES) - {SEED})
-"""The permissions without a token where only a copy of the whole store asks for one."""
+"""The permissions without a token, if only seeding another member requires a token."""
 
 
 def is_token(text: str) -> bool:
@@ -75,16 +78,20 @@ def is_token(text: str) -> bool:
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Return the tokens of a file, at least one; errors as in `read_grants`."""
+    """Return the tokens in a file, at least one.
+
+    Raises:
+        ConfigError: as `read_grants`.
+    """
     return [grant.token for grant in read_grants(path)]
 
 
 def read_grants(path: Path) -> list[Grant]:
-    """Return the tokens of a file, at least one, and the permissions of each.
+    """Return the tokens in a file, at least one, with the permissions of each.
 
     Raises:
-        ConfigError: it cannot be read, has none, or a line is no token, or has a word that is no
-            role or topic filter; one sentence without the token.
+        ConfigError: the file cannot be read or has no token, or a line has no valid token, an
+            unknown role or an invalid topic filter; one sentence without the token.
     """
     grants = []
     for location, line in lines_of(path, "token file"):
@@ -117,21 +124,21 @@ def _grant(location: str, name: str, token: str, words: list[str]) -> Grant:
 
 @final
 class Tokens:
-    """The accepted tokens. Only hashes are kept: the time of a comparison tells nothing."""
+    """The accepted tokens, stored as hashes, so that the time of a comparison reveals nothing."""
 
     def __init__(self, grants: Iterable[Grant | str]) -> None:
         self._grants = {}
         for given in grants:
             grant = Grant(token=given) if isinstance(given, str) else given
-            known = Grant(grant.owner, grant.roles, grant.topic_filters)  # without the token
-            self._grants[_digest(grant.token)] = known
+            without_token = Grant(grant.owner, grant.roles, grant.topic_filters)
+            self._grants[_digest(grant.token)] = without_token
 
     def has(self, token: str) -> bool:
         """Return whether `token` is accepted."""
         return self.grant(token) is not None
 
     def grant(self, token: str) -> Grant | None:
-        """Return the permissions of `token`; None where it is not known."""
+        """Return the permissions of `token`; None if it is not accepted."""
         return self._grants.get(_digest(token))
 
 

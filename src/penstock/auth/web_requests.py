@@ -1,7 +1,8 @@
-"""Requests to an HTTP service that a setting names: to no other server, and bounded.
+"""Requests to an HTTP service of the settings, with limits on time and length, and to no other
+server.
 
-No redirect is followed and no proxy used, because a request may carry a password. The time of an
-answer, from the first byte sent to the last one received, and its length have limits.
+No redirect is followed and no proxy used, because a request may contain a password. The time from
+the first byte sent to the last byte received, and the length of the answer have limits.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ BODY_BYTES_MAX: Final = 1_048_576
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: a password goes to the server of the settings, and to no other."""
+    """Follows no redirect: a password is sent to the server of the settings, and to no other."""
 
     def redirect_request(self, *arguments: object) -> None:
-        """Follow nothing."""
+        """Return None: the redirect is not followed."""
         del arguments
 
 
@@ -27,8 +28,8 @@ def opener_for(url: str, ca_file: str = "") -> urllib.request.OpenerDirector:
     """Return an opener that sends requests to a service.
 
     Args:
-        url: its URL.
-        ca_file: authorities that its certificate must be signed by; empty for the system's.
+        url: the URL of the service.
+        ca_file: file of the authorities for the service's certificate; empty for the system's.
     """
     handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), urllib.request.ProxyHandler({})]
     if url.startswith("https:"):
@@ -40,16 +41,16 @@ def opener_for(url: str, ca_file: str = "") -> urllib.request.OpenerDirector:
 def body_of(
     response: http.client.HTTPResponse, ends_s: float, bytes_max: int = BODY_BYTES_MAX
 ) -> bytes:
-    """Return the body, which must come in time and not be too long.
+    """Read and return the body of a response.
 
     Args:
-        response: the response with the body.
-        ends_s: when the body must be there, by the monotonic clock.
+        response: the response.
+        ends_s: the time of the monotonic clock, in seconds, until which the body must have arrived.
         bytes_max: the longest body that is accepted.
 
     Raises:
-        ValueError: it is too long.
-        TimeoutError: it takes too long.
+        ValueError: the body is too long.
+        TimeoutError: the body did not arrive in time.
     """
     body = b""
     while True:

@@ -1,14 +1,14 @@
 """One bridge: a session of this broker, and the connection to a remote broker that resumes it.
 
-``runtime.dialler`` dials, and dials again. The session is there from the start of the broker and
-never expires: messages that its subscriptions match join its queue on the log (tier 1), connected
-or not, and leave when the remote broker has acknowledged them. In memory are only the window and
-the socket's buffer (tier 2), bounded as those of every client; after a restart all of it is sent
-again, in its order.
+``runtime.dialler`` dials, and dials again. The session exists from the start of the broker and
+never expires: messages that its subscriptions match enter its queue on the log (tier 1), connected
+or not, and leave it when the remote broker has acknowledged them. Only the window and the socket's
+buffer are in memory (tier 2), bounded as those of every client; after a restart their messages are
+sent again, in their order.
 
-A message that comes in is published here before it is acknowledged there, in one commit with the
-packet identifier of a QoS 2 message. Where a queue refuses it, or the store cannot write, it waits,
-and the remote broker with it: nothing more is read.
+An incoming message is published here before it is acknowledged to the remote broker, in one commit
+with the packet identifier of a QoS 2 message. If a queue rejects the message, or the store cannot
+write, the message waits, and nothing more is read from the remote broker.
 """
 
 from __future__ import annotations
@@ -67,12 +67,16 @@ class Bridge(ClientCallbacks):
     """One bridge of a broker.
 
     Args:
-        remote: its settings.
-        limits: bounds of its session.
-        context: the TLS context; None where no address needs one.
-        server: the broker.
-        driver: its loop.
-        random: source of the jitter.
+        remote: the settings of the bridge.
+        limits: the limits of its session.
+        context: the TLS context; None if no address needs one.
+        server: the broker's engine.
+        driver: the driver that runs the engine.
+        random: the source of the backoff's jitter.
+
+    Attributes:
+        name: the name of the bridge.
+        received: the number of messages received from the remote broker.
     """
 
     def __init__(
@@ -85,20 +89,20 @@ class Bridge(ClientCallbacks):
         random: Random,
     ) -> None:
         self.name = remote.name
-        self.received = 0  # messages from the remote broker
+        self.received = 0
         self._remote = remote
         self._limits = limits
         self._server = server
         self._driver = driver
-        self._waiting: deque[ReceivedMessage] = deque()  # not published yet: there was no room
+        self._blocked_messages: deque[ReceivedMessage] = deque()  # received; no room to publish
         self._version = VERSIONS[remote.version]
         self._is_private = remote.try_private and self._version != V5  # the dialect of bridges
         self._outgoing = outgoing(remote)
         self._incoming = incoming(remote)
         self._subscriptions = remote_subscriptions(self._incoming, self._version)
-        self._unanswered: dict[int, str] = {}  # filters not answered, by packet identifier
-        self._has_answered = False  # CONNACK has accepted the present connection
-        self._refused = ""  # a filter that the remote broker refused
+        self._unanswered: dict[int, str] = {}  # topic filters without SUBACK, by packet identifier
+        self._is_accepted = False  # CONNACK has accepted the present connection
+        self._subscribe_error = ""  # the latest subscription that the remote broker refused
         self._session = self._open_session(session_of(remote.name), driver.now())
         urls = [RemoteUrl.parse(address) for address in remote.addresses]
         backoff = Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random)
@@ -178,11 +182,11 @@ class Bridge(ClientCallbacks):
     # -- the connection --------------------------------------------------------------------
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """Note that the remote broker has accepted the connection; subscribe there."""
+        """Subscribe at the remote broker, which has accepted the connection."""
         del now
-        self._refused = ""
-        self._has_answered = True
-        self._dialler.connected(connack)
+        self._subscribe_error = ""
+        self._is_accepted = True
+        self._dialler.on_connect(connack)
         connection = self._dialler.connection
         assert connection is not None
         self._update_reading()
@@ -190,44 +194,47 @@ class Bridge(ClientCallbacks):
             connection.publish_state(self._remote.status_topic, CONNECTED)
             connection.state_at_end = (self._remote.status_topic, AWAY)
         self._unanswered.clear()
-        for subscription in self._subscriptions:  # each by itself: a packet of all may be too large
+        for (
+            subscription
+        ) in self._subscriptions:  # one packet each: a packet of all may be too large
             try:
                 packet_id = connection.subscribe([subscription])
             except LocalProtocolError as error:
-                self._not_subscribed(subscription.topic_filter, error.message)
+                self._log_subscribe_error(subscription.topic_filter, error.message)
             else:
                 self._unanswered[packet_id] = subscription.topic_filter
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """Take the remote broker's answer to our subscriptions."""
+        """Log the subscriptions that the remote broker refuses in a SUBACK."""
         del now
         if isinstance(packet, Suback):
             topic_filter = self._unanswered.pop(packet.packet_id, "")
             for code in packet.reason_codes:
                 if code >= reasons.UNSPECIFIED_ERROR:
-                    self._not_subscribed(topic_filter, reasons.name_of(code))
+                    self._log_subscribe_error(topic_filter, reasons.name_of(code))
 
-    def _not_subscribed(self, topic_filter: str, why: str) -> None:
-        self._refused = f"nothing of {topic_filter!r} comes in: {why}"
-        logger.error("bridge %s: %s: %s", self.name, self._dialler.url, Sentence(self._refused))
+    def _log_subscribe_error(self, topic_filter: str, why: str) -> None:
+        error = f"nothing of {topic_filter!r} comes in: {why}"
+        self._subscribe_error = error
+        logger.error("bridge %s: %s: %s", self.name, self._dialler.url, Sentence(error))
 
     def ended(self, now: Now) -> None:
-        """Note that the connection is over."""
+        """Choose the dialect of the next connection: the connection has ended."""
         del now
         connection = self._dialler.connection
         assert connection is not None
-        if self._has_answered:
-            self._has_answered = False
+        if self._is_accepted:
+            self._is_accepted = False
             self._is_private = self._remote.try_private and self._version != V5
         elif connection.may_not_know_dialect:
             self._try_without_dialect()
-        self._dialler.ended()
+        self._dialler.on_end()
 
     def _try_without_dialect(self) -> None:
         """Dial at once without the dialect of bridges: the remote broker ended the connection
-        before it answered.
+        before CONNACK.
 
-        The connection after that has the dialect again.
+        The connection after that uses the dialect again.
         """
         if self._is_private:
             self._is_private = False
@@ -244,29 +251,29 @@ class Bridge(ClientCallbacks):
     # -- messages from the remote broker ---------------------------------------------------
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
-        """Take a message from the remote broker."""
+        """Publish a message from the remote broker, or queue it if there is no room."""
         self.received += 1
-        if self._waiting or not self._publish(arrival, now):
-            if not self._waiting:
+        if self._blocked_messages or not self._publish(arrival, now):
+            if not self._blocked_messages:
                 asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
-            self._waiting.append(arrival)
+            self._blocked_messages.append(arrival)
             self._update_reading()
 
     def _publish_waiting(self) -> None:
-        """Publish the messages that wait, in their order, as far as there is room now."""
-        assert self._waiting, "one timer looks for room, and only while messages wait for it"
+        """Publish the waiting messages, in their order, as far as there is room now."""
+        assert self._blocked_messages, "there is a timer only while messages wait"
         now = self._driver.now()
-        while self._waiting:
-            if not self._publish(self._waiting[0], now):
+        while self._blocked_messages:
+            if not self._publish(self._blocked_messages[0], now):
                 asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
                 break
-            self._waiting.popleft()
+            self._blocked_messages.popleft()
         self._update_reading()
         self._server.context.turn.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:
-        """Publish a message that arrived, and acknowledge it; return False if it must wait."""
+        """Publish a received message and acknowledge it; return False if there is no room."""
         connection = self._dialler.connection
         assert connection is not None
         server = self._server
@@ -277,7 +284,9 @@ class Bridge(ClientCallbacks):
             encoded = encode_properties(publish.properties)
         rule = self._incoming.rule_for(arrival.topic)
         if rule is None or not self._incoming.may_forward(rule, arrival.topic, encoded):
-            connection.settle(arrival, reasons.SUCCESS, now)  # no rule: an earlier start asked
+            connection.settle(
+                arrival, reasons.SUCCESS, now
+            )  # subscribed to by an earlier configuration
             return True
         message = Message(
             rule.topic_for(arrival.topic),
@@ -297,12 +306,12 @@ class Bridge(ClientCallbacks):
         return True
 
     def _update_reading(self) -> None:
-        """Stop reading from the remote broker while messages wait for room, or start again."""
+        """Pause reading from the remote broker while messages wait for room, else resume."""
         if self._dialler.connection is not None:
-            self._dialler.connection.application_is_full = bool(self._waiting)
+            self._dialler.connection.application_is_full = bool(self._blocked_messages)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return the values of the bridge below ``$SYS/broker/``."""
+        """Return the topics of the bridge below ``$SYS/broker/`` with their values."""
         session = self._session
         values: list[tuple[str, object]] = [
             ("state", self._dialler.state),
@@ -317,7 +326,7 @@ class Bridge(ClientCallbacks):
             ("received/messages", self.received),
             ("looped/messages", self._outgoing.looped + self._incoming.looped),
             ("too_long/messages", self._outgoing.too_long + self._incoming.too_long),
-            ("last_error", self._dialler.last_error or self._refused),
+            ("last_error", self._dialler.last_error or self._subscribe_error),
         ]
         lag_s = self._lag.seconds(self._driver.now())
         if lag_s == UNKNOWN:
@@ -355,5 +364,5 @@ class Bridge(ClientCallbacks):
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the remote broker has let us in."""
+        """True if the remote broker has accepted the present connection."""
         return self._dialler.is_connected

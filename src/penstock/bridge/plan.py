@@ -1,4 +1,4 @@
-"""The plan of a bridge: its subscriptions at both ends, and how topics are renamed on the way.
+"""The plan of a bridge: its subscriptions at both brokers, and the renaming of topics.
 
 ::
 
@@ -38,7 +38,7 @@ def session_of(name: str) -> str:
 
 
 def outgoing(remote: RemoteBroker) -> Forwarding:
-    """Return the rules for messages on their way out."""
+    """Return the rules for messages to the remote broker."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "in":
@@ -47,7 +47,7 @@ def outgoing(remote: RemoteBroker) -> Forwarding:
 
 
 def incoming(remote: RemoteBroker) -> Forwarding:
-    """Return the rules for messages on their way in."""
+    """Return the rules for messages from the remote broker."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "out":
@@ -74,10 +74,14 @@ def _forwarding(remote: RemoteBroker, rules: list[Rule]) -> Forwarding:
 
 
 def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subscription]:
-    """Return the bridge's subscriptions in this broker, by filter: the messages that go out.
+    """Return the bridge's subscriptions in this broker, by topic filter: the messages to forward.
 
-    ``no_local``: messages that came in through the bridge do not go out by it. A shared
-    subscription cannot have it [MQTT-3.8.3-4]: there the count of hops ends a loop.
+    They have No Local: messages that the bridge received are not sent back. A shared subscription
+    cannot have No Local [MQTT-3.8.3-4]; there the hop count ends a loop.
+
+    Args:
+        forwarding: the rules for messages to the remote broker.
+        persist: whether messages are forwarded with their QoS; else with QoS 0.
     """
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
@@ -91,24 +95,32 @@ def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subs
 
 
 def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscription]:
-    """Return the subscriptions at the remote broker: the messages that come in."""
+    """Return the bridge's subscriptions at the remote broker, for this protocol level."""
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
         if version == V5:
             handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
-            asked = Subscription(
+            subscription = Subscription(
                 rule.subscribed, rule.qos_max, not rule.is_shared, rule.keeps_retain, handling
             )
         else:
-            asked = Subscription(rule.subscribed, rule.qos_max)
-        found.setdefault(rule.subscribed, asked)
+            subscription = Subscription(rule.subscribed, rule.qos_max)
+        found.setdefault(rule.subscribed, subscription)
     return list(found.values())
 
 
 def connect_of(
     remote: RemoteBroker, receive_maximum: int, packet_size_max: int, clean: bool, is_bridge: bool
 ) -> Connect:
-    """Return the bridge's CONNECT packet; ``is_bridge``: in the dialect of bridges."""
+    """Return the bridge's CONNECT packet.
+
+    Args:
+        remote: the settings of the bridge.
+        receive_maximum: the Receive Maximum, 1 to 65,535.
+        packet_size_max: the Maximum Packet Size in bytes.
+        clean: whether a new session is started.
+        is_bridge: whether the dialect of bridges is used.
+    """
     version = VERSIONS[remote.version]
     properties = None
     if version == V5:
@@ -133,10 +145,10 @@ def connect_of(
 
 
 def context_of(remote: RemoteBroker) -> ssl.SSLContext | None:
-    """Return the TLS context of a bridge; None where no address needs one.
+    """Return the TLS context of a bridge; None if no address needs one.
 
     Raises:
-        ConfigError: a file cannot be read, or is none of its kind.
+        ConfigError: a file cannot be read, or is malformed.
     """
     if not remote.is_encrypted:
         return None
@@ -145,7 +157,7 @@ def context_of(remote: RemoteBroker) -> ssl.SSLContext | None:
 
 
 def check_packets(remote: RemoteBroker) -> None:
-    """Encode the packets that the bridge will send, before anything is started.
+    """Encode the packets that the bridge will send, so that a mistake is reported before the start.
 
     Raises:
         ConfigError: the settings cannot be expressed in MQTT.

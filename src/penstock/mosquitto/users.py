@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.auth.acl import DENY, AccessList, Rule
-from penstock.auth.acl_file import take_line
+from penstock.auth.acl_file import add_line
 from penstock.auth.passwords import mistake_in, name_mistake
 from penstock.errors import ConfigError
 from penstock.mosquitto.broker_options import loads_access_plugin
@@ -221,7 +221,7 @@ class AccessSettings:
                 self._findings.note(MISSING, place, text, "The user line above was left out.")
                 continue
             try:
-                rules = take_line(
+                rules = add_line(
                     checked, checked.anonymous if rules is None else rules, place, text.strip(" ")
                 )
             except ConfigError as error:

@@ -2,11 +2,11 @@
 
 Modules::
 
-    service          the process: its arguments, threads and end
-    event_feed       the broker's events, tick by tick, from its stream service
-    message_traces   events to spans: one trace a message (pure)
-    sdk_spans        those spans as OpenTelemetry's SDK has them
-    span_queue       spans that wait for the collector, bounded
-    metric_points    the broker's metrics as OpenTelemetry's SDK has them
-    collector        the collector: sends, and says in the log what does not work
+    service          the process: its arguments, threads and shutdown
+    event_feed       reads the broker's events, tick by tick, from its stream service
+    message_traces   converts events to spans: one trace a message (pure)
+    sdk_spans        converts spans to those of OpenTelemetry's SDK
+    span_queue       the bounded queue of spans that wait for the collector
+    metric_points    converts the broker's metrics to those of OpenTelemetry's SDK
+    collector        sends to the collector, and logs failures
 """

@@ -1,8 +1,8 @@
-"""The collector: takes metrics and spans over OTLP, by the exporters of OpenTelemetry's SDK.
+"""Sends metrics and spans to a collector over OTLP, by the exporters of OpenTelemetry's SDK.
 
-The exporters tell of a failure in log lines only. Those are kept from the log, where they would
-stand for every attempt, and the last one is the reason in ours: one when the collector takes
-nothing any more, one a minute while it does not, one when it does again.
+The exporters report a failure in log lines only, one for every attempt. These lines are captured,
+and the last one is the reason in our own log lines: one when the collector stops accepting, one a
+minute while it does not accept, one when it accepts again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from penstock.telemetry.logs import Sentence, get_logger
 logger = get_logger(__name__)
 
 REQUEST_S_MAX: Final = 5.0
-"""How long a request may take, with the attempts of the exporter, seconds."""
+"""Time limit of a request with the exporter's retries, in seconds."""
 
-AGAIN_S: Final = 60.0
-"""Time between two log lines about a collector that takes nothing, seconds."""
+WARNING_INTERVAL_S: Final = 60.0
+"""Time in seconds between two log lines about the same failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class CollectorEndpoint:
     """The address of a collector, with the headers and certificates for it.
 
     Attributes:
-        endpoint: its URL, without v1/….
-        headers: sent with each request.
-        ca_file: PEM file of the authorities of its certificate; None: those of certifi.
+        endpoint: the collector's URL, without v1/….
+        headers: HTTP headers sent with each request.
+        ca_file: PEM file of the authorities of the collector's certificate; None: those of certifi.
         certificate: PEM file of our own certificate; None for none.
-        key: PEM file of its private key.
+        key: PEM file of our private key; None for none.
     """
 
     endpoint: str
@@ -52,13 +52,13 @@ class CollectorEndpoint:
     key: str | None = None
 
     def url(self, signal: str) -> str:
-        """Return the URL that a signal is sent to: "traces" or "metrics"."""
+        """Return the URL to which ``signal``, "traces" or "metrics", is sent."""
         return f"{self.endpoint.rstrip('/')}/v1/{signal}"
 
 
 @final
 class _ErrorCapture(logging.Handler):
-    """Keeps the last error that an exporter logged, with the warning of the attempt before."""
+    """Captures the last error that an exporter logged, with the warning of its last attempt."""
 
     def __init__(self, exporter: str) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _ErrorCapture(logging.Handler):
         self._attempt = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text of a log record."""
+        """Store the text of a log record."""
         text = record.getMessage()
         if record.levelno < logging.ERROR:
             self._attempt = f" {text}"
@@ -79,11 +79,11 @@ class _ErrorCapture(logging.Handler):
 
 @final
 class Collector:
-    """One collector.
+    """The connection to one collector.
 
     Args:
-        endpoint: its address, headers and certificates.
-        resource: the sender, as OpenTelemetry describes one.
+        endpoint: the address, headers and certificates.
+        resource: the OpenTelemetry resource that describes this broker.
     """
 
     def __init__(self, endpoint: CollectorEndpoint, resource: Resource) -> None:
@@ -113,53 +113,55 @@ class Collector:
             Compression.Gzip,
             _session(),
         )
-        self._away: dict[str, float] = {}  # by signal: when a line told of it, monotonic seconds
+        self._warned_s: dict[str, float] = {}  # by failing signal: monotonic time of the last line
 
-    def take_spans(self, spans: list[Span], lost: int) -> bool:
-        """Send spans; return whether the collector has them.
+    def send_spans(self, spans: list[Span], dropped: int) -> bool:
+        """Send spans; return whether the collector accepted them.
 
         Args:
             spans: the spans to be sent.
-            lost: spans that were dropped until now, for the log.
+            dropped: the number of spans dropped until now, for the log.
         """
-        made = [sdk_span(span, self._resource) for span in spans]
-        is_taken = self._spans.export(made) is SpanExportResult.SUCCESS
-        self._tell("traces", is_taken, f"; {lost} spans were dropped" if lost else "")
-        return is_taken
+        sdk_spans = [sdk_span(span, self._resource) for span in spans]
+        is_accepted = self._spans.export(sdk_spans) is SpanExportResult.SUCCESS
+        self._log_outcome(
+            "traces", is_accepted, f"; {dropped} spans were dropped" if dropped else ""
+        )
+        return is_accepted
 
-    def take_metrics(self, metrics: MetricsData) -> bool:
-        """Send metrics; return whether the collector has them."""
-        is_taken = self._metrics.export(metrics) is MetricExportResult.SUCCESS
-        self._tell("metrics", is_taken, "")
-        return is_taken
+    def send_metrics(self, metrics: MetricsData) -> bool:
+        """Send metrics; return whether the collector accepted them."""
+        is_accepted = self._metrics.export(metrics) is MetricExportResult.SUCCESS
+        self._log_outcome("metrics", is_accepted, "")
+        return is_accepted
 
     def close(self) -> None:
         """Shut both exporters down."""
         self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown()
 
-    def _tell(self, signal: str, is_taken: bool, more: str) -> None:
+    def _log_outcome(self, signal: str, is_accepted: bool, note: str) -> None:
         now_s = time.monotonic()
-        told_s = self._away.get(signal)
-        if is_taken:
-            if told_s is not None:
-                del self._away[signal]
+        warned_s = self._warned_s.get(signal)
+        if is_accepted:
+            if warned_s is not None:
+                del self._warned_s[signal]
                 logger.warning(
-                    "the collector takes %s again%s", Sentence(self._endpoint.url(signal)), more
+                    "the collector takes %s again%s", Sentence(self._endpoint.url(signal)), note
                 )
-        elif told_s is None or now_s - told_s >= AGAIN_S:
-            self._away[signal] = now_s
+        elif warned_s is None or now_s - warned_s >= WARNING_INTERVAL_S:
+            self._warned_s[signal] = now_s
             logger.warning(
                 "the collector does not take %s%s: %s",
                 Sentence(self._endpoint.url(signal)),
-                more,
+                note,
                 Sentence(self._errors[signal].text),
             )
 
 
 def _session() -> requests.Session:
-    """Return a session that takes its authorities, passwords and proxies from the settings alone,
-    and not from the environment or ~/.netrc."""
+    """Return an HTTP session that ignores the authorities, passwords and proxies of the environment
+    and of ~/.netrc."""
     session = requests.Session()
     session.trust_env = False
     return session

@@ -1,11 +1,11 @@
-"""The broker's events as they are written, read from its stream service.
+"""Reads the broker's events from its stream service as they are written.
 
 ::
 
-      rows of the stream "events" ── those of one tick ─▶ events in the order of their numbers
+      rows of the stream "events" ── the rows of one tick ─▶ events in the order of their numbers
 
-A tick of the broker writes a row for each kind of event, so that rows alone do not have the order.
-Reading begins with what is written after the first look: what was before is in no trace.
+A tick of the broker writes a row for each kind of event, so that the order of rows is not that of
+events. Reading begins with the events after the first ``refresh``: earlier events are in no trace.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS: Final = (
     "dropped",
     "expired",
 )
-"""Kinds of events that are read."""
+"""The kinds of events that are read."""
 
 _COLUMNS: Final = ("received_at", "topic", "payload", "offset")
 _FILTERS: Final = [EVENTS_PREFIX + kind for kind in KINDS]
@@ -47,11 +47,11 @@ class EventFeed:
     """Reads the events of one broker.
 
     Args:
-        client: its stream service.
+        client: the client of the broker's stream service.
 
     Attributes:
-        epoch: the incarnation of the log; empty before the first look.
-        missed: how often events were gone before they were read.
+        epoch: the epoch of the log; empty before the first ``refresh``.
+        missed: the number of times that events had left the log before they were read.
     """
 
     def __init__(self, client: StreamClient) -> None:
@@ -62,11 +62,12 @@ class EventFeed:
         self._earliest = 0
         self._latest = 0
 
-    def look(self) -> bool:
-        """Look how far the log goes; return whether it is another log than before.
+    def refresh(self) -> bool:
+        """Read the first and last offset of the log; return whether its epoch is another than
+        before.
 
         Raises:
-            PenstockError: the service does not answer, or refuses.
+            PenstockError: the service does not answer, or refuses the request.
         """
         span = self._client.offsets(STREAM_NAME)
         self._earliest, self._latest = span.earliest, span.latest
@@ -77,7 +78,11 @@ class EventFeed:
         return True
 
     def read(self) -> Iterator[NumberedEvent]:
-        """Yield the events up to the last look that were not read before; errors as of ``look``."""
+        """Yield the events that were written until the last ``refresh`` and not read before.
+
+        Raises:
+            PenstockError: the service does not answer, or refuses the request.
+        """
         if self._latest <= self._next:
             return
         if self._next < self._earliest:
@@ -89,9 +94,9 @@ class EventFeed:
                 rows = list(tick)
                 yield from _in_order(rows)
                 self._next = rows[-1]["offset"] + 1
-        except StreamUnavailable:  # the rest is read when it is there again
+        except StreamUnavailable:  # the next call continues
             raise
-        except (EpochMismatch, OffsetOutOfRange):  # retention was faster
+        except (EpochMismatch, OffsetOutOfRange):  # retention has removed them
             self.missed += 1
         except PenstockError:
             self.missed += 1

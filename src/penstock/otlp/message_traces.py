@@ -1,4 +1,4 @@
-"""Events of messages become traces: one a message, pure.
+"""Converts events of messages to traces, one for each message. Pure.
 
 ::
 
@@ -8,16 +8,16 @@
                                       ├ bridged
                                       ╰ dropped, expired: the span has an error
 
-      open ── committed, and all its sessions have done ──▶ forgotten
-           ── open for ``trace_us_max``, or no room, ─────▶ sent as it is, and forgotten
+      open ── committed, and delivered to all sessions ──▶ forgotten
+           ── open for ``trace_us_max``, or no room, ────▶ sent incomplete, and forgotten
               or the clock was set back
 
 A publisher's trace context is the parent of *receive*, and decides whether there is a trace.
-Without one the identifiers follow from the epoch of the log and the offset, as all others do: the
-same events make the same spans.
+Without a trace context the trace identifier is a hash of the epoch of the log and the offset, as
+all span identifiers are: the same events make the same spans.
 
-Events of a message whose *received* is not known, or that was forgotten, are no part of a trace.
-What is kept is counted in spans, and text of others in them is cut to ``TEXT_LENGTH_MAX``.
+Events of a message whose *received* event is not known, or whose trace was forgotten, are in no
+trace. Memory is bounded by the number of spans; texts of clients are cut to ``TEXT_LENGTH_MAX``.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ RECEIVE: Final = "receive"
 DELIVER: Final = "deliver"
 
 TEXT_LENGTH_MAX: Final = 128
-"""Characters of a topic or name in a span."""
+"""Largest number of characters of a topic or name in a span."""
 
-MARKS_MAX: Final = 8
-"""Moments that are told of one span; further ones are not."""
+SPAN_EVENTS_MAX: Final = 8
+"""Largest number of events of one span; further events are not recorded."""
 
 Attributes = dict[str, str | int | bool]
 
 _ENDS: Final = {"completed", "bridged", "dropped", "expired", "moved"}
 _ERRORS: Final = {"dropped", "expired"}
-_OF_RECEIVERS: Final = {"queued", "sent", "resent", "acknowledged", *_ENDS}
+_DELIVERY_KINDS: Final = {"queued", "sent", "resent", "acknowledged", *_ENDS}
 _HALF: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment within a span.
+class SpanEvent:
+    """An event of a span, as OpenTelemetry has it.
 
     Attributes:
-        name: the kind of the event.
-        at_us: when, µs since the Unix epoch.
-        reason: why, for a dropped message.
+        name: the kind of the broker's event.
+        at_us: its time, µs since the Unix epoch.
+        reason: the reason of a dropped message; empty for other events.
     """
 
     name: str
@@ -66,16 +66,16 @@ class Span:
     """One span.
 
     Attributes:
-        trace_id: 128 bits.
-        span_id: 64 bits.
-        parent_id: of the span above it; 0 for none.
-        parent_is_remote: whether that is the publisher's.
+        trace_id: the trace identifier, 128 bits.
+        span_id: the span identifier, 64 bits.
+        parent_id: the identifier of the parent span; 0 for none.
+        parent_is_remote: True if the parent is the publisher's span.
         name: ``RECEIVE`` or ``DELIVER``.
-        start_us: when it began, µs since the Unix epoch.
-        end_us: when it ended.
-        attributes: names and values that describe it.
-        marks: moments within it.
-        error: the reason of a drop; empty: none.
+        start_us: the time of its begin, µs since the Unix epoch.
+        end_us: the time of its end, µs since the Unix epoch.
+        attributes: its attributes, by name.
+        events: its events, at most ``SPAN_EVENTS_MAX``.
+        error: the reason of a drop; empty if the message was not dropped.
     """
 
     trace_id: int
@@ -86,14 +86,14 @@ class Span:
     start_us: int
     end_us: int
     attributes: Attributes
-    marks: list[Mark] = field(default_factory=list)
+    events: list[SpanEvent] = field(default_factory=list)
     error: str = ""
 
-    def mark(self, name: str, at_us: int, reason: str = "") -> None:
-        """Note a moment, and that the span lasted until then."""
+    def add_event(self, name: str, at_us: int, reason: str = "") -> None:
+        """Add an event, and extend the span to its time."""
         self.end_us = max(self.end_us, at_us)
-        if len(self.marks) < MARKS_MAX:
-            self.marks.append(Mark(name, at_us, reason))
+        if len(self.events) < SPAN_EVENTS_MAX:
+            self.events.append(SpanEvent(name, at_us, reason))
 
 
 @final
@@ -103,76 +103,78 @@ class _OpenTrace:
         self.sessions_left = sessions
         self.is_committed = False
         self.deliveries: dict[str, Span] = {}  # under way, by receiver
-        self.begun = 0  # deliveries, of which each has a number
+        self.delivery_number = 0  # of the latest delivery
 
     @property
-    def spans(self) -> int:
-        """Return the spans in memory."""
+    def span_count(self) -> int:
+        """The number of its spans in memory."""
         return len(self.deliveries) + (not self.is_committed)
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing more will happen."""
+        """True if all its spans are complete."""
         return self.is_committed and self.sessions_left <= 0 and not self.deliveries
 
 
 @final
 class MessageTraces:
-    """The traces of one broker\'s messages.
+    """The traces of one broker's messages.
 
     Args:
-        epoch: the incarnation of the log.
-        ratio: share of the messages without a trace context that become traces.
-        trace_us_max: a trace is open no longer than this, µs.
-        spans_max: spans in memory; a trace without any counts as one.
+        epoch: the epoch of the log.
+        ratio: the share, 0 to 1, of the messages without a trace context that are traced.
+        trace_us_max: the longest time in µs that a trace is open.
+        spans_max: the largest number of spans in memory; a trace counts as one at least.
 
     Attributes:
-        cut: traces that were sent as they were, because time or room was over.
+        cut_traces: the number of traces that were sent incomplete, for lack of time or room.
     """
 
     def __init__(self, epoch: str, ratio: float, trace_us_max: int, spans_max: int) -> None:
-        self.cut = 0
+        self.cut_traces = 0
         self._epoch = epoch
-        self._below = int(ratio * _HALF)
+        self._sampled_below = int(ratio * _HALF)
         self._trace_us_max = trace_us_max
         self._spans_max = spans_max
-        self._newest_us = 0  # time of the event before
-        self._open: dict[int, _OpenTrace] = {}  # by offset, oldest first
-        self._spans = 0  # in all of ``_open``, each counted as one at least
+        self._newest_us = 0  # time of the latest event
+        self._open_traces: dict[int, _OpenTrace] = {}  # by offset, oldest first
+        self._spans = 0  # in all of ``_open_traces``, each trace counted as one at least
 
     @property
     def open_spans(self) -> int:
-        """Return the number of spans in memory, each trace without any counted as one."""
+        """The number of spans in memory; a trace counts as one at least."""
         return self._spans
 
     def add(self, kind: str, event: Mapping[str, Any]) -> Iterator[Span]:
-        """Take an event; yield the spans that are complete.
+        """Add an event; yield the spans that it completes.
 
-        Events come in the order of their numbers.
+        Args:
+            kind: the kind of the event.
+            event: its fields. Events must be added in the order of their numbers.
         """
         at_us = int(event.get("at", 0))
         if self._newest_us - at_us > self._trace_us_max:
-            yield from self.close()  # the clock was set back: they would be open until it is there
+            yield from self.close()  # the clock was set back
         self._newest_us = at_us
         yield from self._expire(at_us)
         if kind == "received":
             self._begin(event, at_us)
         elif kind == "committed":
             for offset in event.get("offsets", ()):
-                yield from self._committed(offset, at_us)
-        elif kind in _OF_RECEIVERS and "offset" in event:
-            yield from self._of_receiver(kind, event, at_us)
+                yield from self._end_receive(offset, at_us)
+        elif kind in _DELIVERY_KINDS and "offset" in event:
+            yield from self._update_delivery(kind, event, at_us)
         while self._spans > self._spans_max:
-            yield from self._cut(next(iter(self._open)))
+            yield from self._close_trace(next(iter(self._open_traces)))
 
     def expire(self, now_us: int) -> Iterator[Span]:
         """Yield the spans of the traces that have been open for longer than ``trace_us_max``."""
         yield from self._expire(now_us)
 
     def close(self) -> Iterator[Span]:
-        """Close all traces; yield their spans as they are, complete or not."""
-        while self._open:
-            yield from self._cut(next(iter(self._open)))
+        """Close all traces; yield their incomplete spans."""
+        while self._open_traces:
+            yield from self._close_trace(next(iter(self._open_traces)))
 
     def _begin(self, event: Mapping[str, Any], at_us: int) -> None:
         offset = int(event["offset"])
@@ -180,8 +182,11 @@ class MessageTraces:
         trace_id, span_id = self._identifiers(f"{offset}")
         if context is not None:
             trace_id = context.trace_id
-        is_followed = (trace_id & (_HALF - 1)) < self._below
-        if not (is_followed if context is None else context.is_sampled) or offset in self._open:
+        is_sampled = (trace_id & (_HALF - 1)) < self._sampled_below
+        if (
+            not (is_sampled if context is None else context.is_sampled)
+            or offset in self._open_traces
+        ):
             return
         attributes: Attributes = {
             "messaging.system": "mqtt",
@@ -204,32 +209,32 @@ class MessageTraces:
             at_us,
             attributes,
         )
-        self._open[offset] = _OpenTrace(root, int(event.get("sessions", 0)))
+        self._open_traces[offset] = _OpenTrace(root, int(event.get("sessions", 0)))
         self._spans += 1
 
-    def _committed(self, offset: int, at_us: int) -> Iterator[Span]:
-        trace = self._open.get(offset)
+    def _end_receive(self, offset: int, at_us: int) -> Iterator[Span]:
+        trace = self._open_traces.get(offset)
         if trace is None or trace.is_committed:
             return
-        before = max(trace.spans, 1)
+        before = max(trace.span_count, 1)
         trace.is_committed = True
-        trace.root.mark("committed", at_us)
+        trace.root.add_event("committed", at_us)
         yield trace.root
-        self._changed(offset, trace, before)
+        self._update_count(offset, trace, before)
 
-    def _of_receiver(self, kind: str, event: Mapping[str, Any], at_us: int) -> Iterator[Span]:
+    def _update_delivery(self, kind: str, event: Mapping[str, Any], at_us: int) -> Iterator[Span]:
         offset = int(event["offset"])
-        trace = self._open.get(offset)
+        trace = self._open_traces.get(offset)
         if trace is None:
             return
-        before = max(trace.spans, 1)
+        before = max(trace.span_count, 1)
         key = _key(str(event.get("client", "")))
         span = trace.deliveries.get(key)
         if span is None:
             if kind in ("acknowledged", "completed", "bridged", "moved"):
-                return  # it began before this trace did, or had ended
-            span = trace.deliveries[key] = self._delivery(offset, trace, key, at_us)
-        span.mark(kind, at_us, _cut(event.get("reason")))
+                return  # the delivery began before this trace, or has ended
+            span = trace.deliveries[key] = self._begin_delivery(offset, trace, key, at_us)
+        span.add_event(kind, at_us, _cut(event.get("reason")))
         qos = event.get("qos")
         if qos is not None:
             span.attributes["messaging.mqtt.qos"] = int(qos)
@@ -240,11 +245,11 @@ class MessageTraces:
             del trace.deliveries[key]
             trace.sessions_left -= kind != "moved"
             yield span
-        self._changed(offset, trace, before)
+        self._update_count(offset, trace, before)
 
-    def _delivery(self, offset: int, trace: _OpenTrace, receiver: str, at_us: int) -> Span:
-        trace.begun += 1
-        _, span_id = self._identifiers(f"{offset}/{trace.begun}/{receiver}")
+    def _begin_delivery(self, offset: int, trace: _OpenTrace, receiver: str, at_us: int) -> Span:
+        trace.delivery_number += 1
+        _, span_id = self._identifiers(f"{offset}/{trace.delivery_number}/{receiver}")
         attributes: Attributes = {
             "messaging.system": "mqtt",
             "messaging.operation.name": DELIVER,
@@ -255,27 +260,27 @@ class MessageTraces:
         root = trace.root
         return Span(root.trace_id, span_id, root.span_id, False, DELIVER, at_us, at_us, attributes)
 
-    def _changed(self, offset: int, trace: _OpenTrace, before: int) -> None:
-        """Update the count of spans after a change of a trace that had ``before``, and forget a
-        trace that is done."""
+    def _update_count(self, offset: int, trace: _OpenTrace, before: int) -> None:
+        """Update the count of spans after a change of a trace that had ``before`` spans, and forget
+        a trace that is done."""
         if trace.is_done:
-            del self._open[offset]
+            del self._open_traces[offset]
             self._spans -= before
         else:
-            self._spans += max(trace.spans, 1) - before
+            self._spans += max(trace.span_count, 1) - before
 
     def _expire(self, now_us: int) -> Iterator[Span]:
-        while self._open:
-            offset, trace = next(iter(self._open.items()))
+        while self._open_traces:
+            offset, trace = next(iter(self._open_traces.items()))
             if now_us - trace.root.start_us <= self._trace_us_max:
                 return
-            yield from self._cut(offset)
+            yield from self._close_trace(offset)
 
-    def _cut(self, offset: int) -> Iterator[Span]:
-        """Yield the spans of a trace as they are, and forget it."""
-        trace = self._open.pop(offset)
-        self._spans -= max(trace.spans, 1)
-        self.cut += 1
+    def _close_trace(self, offset: int) -> Iterator[Span]:
+        """Forget a trace; yield its incomplete spans."""
+        trace = self._open_traces.pop(offset)
+        self._spans -= max(trace.span_count, 1)
+        self.cut_traces += 1
         if not trace.is_committed:
             yield trace.root
         yield from trace.deliveries.values()
@@ -288,14 +293,14 @@ class MessageTraces:
 
 
 def _is_end(kind: str, qos: int) -> bool:
-    """Return whether a message is done for its receiver with an event of ``kind``."""
+    """Return whether an event of ``kind`` ends the delivery of a message with this QoS."""
     if kind == "sent":
         return qos == 0
     return kind in _ENDS or (kind == "acknowledged" and qos < 2)
 
 
 def _key(receiver: str) -> str:
-    """Return a receiver's name, which no other receiver has, no longer than ``TEXT_LENGTH_MAX``."""
+    """Return a unique name of a receiver, at most ``TEXT_LENGTH_MAX`` characters long."""
     if len(receiver) <= TEXT_LENGTH_MAX:
         return receiver
     digest = hashlib.blake2b(receiver.encode(errors="replace"), digest_size=8).hexdigest()

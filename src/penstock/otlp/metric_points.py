@@ -1,15 +1,15 @@
-"""The broker's metrics as OpenTelemetry's SDK has them.
+"""Converts the broker's metrics to those of OpenTelemetry's SDK.
 
 ::
 
       counter          sum, monotonic, cumulative since the broker started
       gauge            gauge
-      information      gauge of 1, the information in its attributes
+      information      gauge of 1, with the information in its attributes
       histogram        histogram, cumulative
       gauge histogram  gauges NAME_bucket, NAME_gcount and NAME_gsum, for OTLP has no such kind
 
-A name is that of Prometheus without what stands for the kind, ``_total`` and ``_info``: a collector
-that hands metrics on to Prometheus appends them, and so both ways lead to the same name.
+A name is that of Prometheus without the suffixes ``_total`` and ``_info``: a collector that exports
+to Prometheus appends them, so that both ways lead to the same name.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def metrics_data(
     started_ns: int,
     now_ns: int,
 ) -> MetricsData:
-    """Return all metrics of a broker.
+    """Return all metrics of a broker and of this process.
 
     Args:
-        found: the broker's.
+        found: the metrics of the broker.
         own: the metrics of this process.
-        resource: the resource that they describe.
-        started_ns: when the broker started, ns since the Unix epoch.
-        now_ns: when the values were read.
+        resource: the resource that the metrics describe.
+        started_ns: the time at which the broker started, ns since the Unix epoch.
+        now_ns: the time at which the values were read, ns since the Unix epoch.
     """
     metrics: list[Metric] = []
     for family in FAMILIES.values():
@@ -90,8 +90,8 @@ def _metric(family: Family, samples: Sequence[Sample], started_ns: int, now_ns: 
         for sample in samples
     ]
     if family.kind == COUNTER:
-        return _described(family, Sum(points, _CUMULATIVE, is_monotonic=True))
-    return _described(family, Gauge(points))
+        return _make_metric(family, Sum(points, _CUMULATIVE, is_monotonic=True))
+    return _make_metric(family, Gauge(points))
 
 
 def _histogram(family: Family, distribution: Distribution, started_ns: int, now_ns: int) -> Metric:
@@ -103,10 +103,10 @@ def _histogram(family: Family, distribution: Distribution, started_ns: int, now_
         sum=distribution.total,
         bucket_counts=distribution.counts,
         explicit_bounds=distribution.bounds,
-        min=None,  # type: ignore[arg-type]  # they are not known, and OTLP lets them be left out
+        min=None,  # type: ignore[arg-type]  # not known, and optional in OTLP
         max=None,  # type: ignore[arg-type]
     )
-    return _described(family, Histogram([point], _CUMULATIVE))
+    return _make_metric(family, Histogram([point], _CUMULATIVE))
 
 
 def _gauges(family: Family, distribution: Distribution, now_ns: int) -> Iterator[Metric]:
@@ -123,5 +123,5 @@ def _gauges(family: Family, distribution: Distribution, now_ns: int) -> Iterator
         yield Metric(f"{name}_{suffix}", family.text, "1", Gauge([point]))
 
 
-def _described(family: Family, data: Sum | Gauge | Histogram) -> Metric:
+def _make_metric(family: Family, data: Sum | Gauge | Histogram) -> Metric:
     return Metric(name_of(family), family.text, _UNITS[family.unit], data)

@@ -5,11 +5,11 @@
     broker ◀─ control socket: metrics ──── thread "metrics" ────────────────▶ collector, OTLP
       ╰ stream service ◀─ events ── thread "events" ─▶ spans ─▶ thread "spans" ─▶
 
-It never slows the broker: it asks one question at a time, runs at a lower priority, keeps a bounded
-number of spans, and drops those that a collector does not take.
+The process never slows the broker: it sends one request at a time, runs at a lower priority, keeps
+a bounded number of spans, and drops spans that the collector does not accept.
 
-Life of the process: it prints `ready URL` once its threads run, and ends with exit code 0 on
-SIGTERM, on SIGINT, or when its standard input ends, which is when its parent is gone.
+It prints `ready URL` once its threads run, and ends with exit code 0 on SIGTERM, on SIGINT, or when
+its standard input ends because its parent has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.control.client import ask
 from penstock.control.metric_families import COUNTER, GAUGE, Family
 from penstock.control.metric_requests import Metrics, ReadMetrics
 from penstock.errors import ConfigError, PenstockError
-from penstock.otlp.collector import AGAIN_S, Collector, CollectorEndpoint
+from penstock.otlp.collector import WARNING_INTERVAL_S, Collector, CollectorEndpoint
 from penstock.otlp.event_feed import EventFeed
 from penstock.otlp.message_traces import MessageTraces, Span
 from penstock.otlp.metric_points import metrics_data
@@ -47,13 +47,13 @@ from penstock.version import __version__
 logger = get_logger(__name__)
 
 NICENESS: Final = 5
-READ_EVERY_S: Final = 0.5
+READ_INTERVAL_S: Final = 0.5
 METRICS_S_MAX: Final = 9.0
 SERVICE_S: Final = 5.0
-"""How long the stream service may be away before the log tells of it, seconds."""
+"""Time in seconds that the stream service may be unreachable before that is logged."""
 
-FAREWELL_S: Final = 3.0
-"""How long the last spans may take at the end, seconds."""
+SHUTDOWN_S_MAX: Final = 3.0
+"""Time limit for sending the last spans at the end, in seconds."""
 
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
@@ -79,12 +79,12 @@ class Exporter:
     """The threads of the process.
 
     Args:
-        options: the arguments.
-        collector: takes what they send.
-        resource: the sender, as OpenTelemetry describes one.
+        options: the arguments of the process.
+        collector: the collector to which the threads send.
+        resource: the OpenTelemetry resource that describes this broker.
 
     Attributes:
-        exit_code: of the process, once ``run`` has returned.
+        exit_code: the exit code of the process, once ``run`` has returned.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class Exporter:
         self._collector = collector
         self._resource = resource
         self._stop = threading.Event()
-        self._all_read = threading.Event()  # no more spans will come
+        self._all_read = threading.Event()  # no more spans will be queued
         self._queue = SpanQueue(options.unsent_spans_max)
         self._traces: MessageTraces | None = None
-        self._cut = 0  # of the logs before
+        self._cut_before = 0  # traces that were cut in earlier epochs of the log
         self._feed: EventFeed | None = None
         self._started_ns = 0
         self._warned_s: dict[str, float] = {}  # by subject, monotonic seconds
 
     def run(self) -> None:
-        """Send until ``stop``."""
+        """Send metrics and spans until ``stop``."""
         works = []
         if self._options.interval_s > 0:
             works.append(self._send_metrics)
@@ -114,13 +114,13 @@ class Exporter:
         for thread in threads:
             thread.start()
         self._stop.wait()
-        ends_s = time.monotonic() + FAREWELL_S
+        ends_s = time.monotonic() + SHUTDOWN_S_MAX
         for thread in threads:
             thread.join(max(0.0, ends_s - time.monotonic()))
         self._collector.close()
 
-    def failed(self, raised: threading.ExceptHookArgs) -> None:
-        """End with an error, for the broker to start the process again: a thread has a defect."""
+    def handle_exception(self, raised: threading.ExceptHookArgs) -> None:
+        """End the process with an error after an exception in a thread; the broker restarts it."""
         logger.error("a defect: %s", Sentence(repr(raised.exc_value)))
         self.exit_code = 1
         self.stop()
@@ -137,22 +137,24 @@ class Exporter:
             try:
                 found = ask(self._options.data_dir, ReadMetrics(), Metrics, METRICS_S_MAX)
             except PenstockError as error:
-                self._warn("metrics", f"the broker does not tell its metrics: {error}")
+                self._warn("metrics", f"the broker's metrics cannot be read: {error}")
             else:
                 now_ns = time.time_ns()
-                self._date_start(found, now_ns)
-                data = metrics_data(found, self._own(), self._resource, self._started_ns, now_ns)
-                self._collector.take_metrics(data)
+                self._set_start(found, now_ns)
+                own = self._own_metrics()
+                data = metrics_data(found, own, self._resource, self._started_ns, now_ns)
+                self._collector.send_metrics(data)
             if self._stop.wait(self._options.interval_s):
                 return
 
-    def _date_start(self, found: Metrics, now_ns: int) -> None:
-        """Note when the broker started, once: a date that moves would be a reset of counters."""
+    def _set_start(self, found: Metrics, now_ns: int) -> None:
+        """Set the start time of the broker, once: a start time that changes means a reset of
+        counters."""
         if not self._started_ns:
             uptime_s = found.samples["uptime_seconds"][0].value
             self._started_ns = now_ns - int(uptime_s * 1e9)
 
-    def _own(self) -> list[tuple[Family, float]]:
+    def _own_metrics(self) -> list[tuple[Family, float]]:
         """Return the metrics of this process."""
         traces, feed = self._traces, self._feed
         return [
@@ -160,7 +162,7 @@ class Exporter:
             (DROPPED, self._queue.dropped),
             (WAITING, len(self._queue)),
             (OPEN, 0 if traces is None else traces.open_spans),
-            (CUT, self._cut + (0 if traces is None else traces.cut)),
+            (CUT, self._cut_before + (0 if traces is None else traces.cut_traces)),
             (MISSED, 0 if feed is None else feed.missed),
         ]
 
@@ -178,10 +180,10 @@ class Exporter:
                     self._read(self._feed)
                 except PenstockError as error:
                     self._warn("events", f"the broker's events cannot be read: {error}")
-                is_over = self._stop.wait(READ_EVERY_S)
+                is_over = self._stop.wait(READ_INTERVAL_S)
                 if self._traces is not None:
-                    ended = self._traces.close if is_over else self._expired
-                    for span in ended():
+                    end_traces = self._traces.close if is_over else self._expire_traces
+                    for span in end_traces():
                         self._queue.put(span)
                 if is_over:
                     self._all_read.set()
@@ -189,7 +191,7 @@ class Exporter:
                     return
 
     def _read(self, feed: EventFeed) -> None:
-        if feed.look():
+        if feed.refresh():
             self._begin_traces(feed.epoch)
         assert self._traces is not None
         for kind, event in feed.read():
@@ -199,12 +201,12 @@ class Exporter:
     def _begin_traces(self, epoch: str) -> None:
         options = self._options
         if self._traces is not None:
-            self._cut += self._traces.cut
+            self._cut_before += self._traces.cut_traces
         self._traces = MessageTraces(
             epoch, options.trace_ratio, int(options.trace_s_max * 1e6), options.open_spans_max
         )
 
-    def _expired(self) -> Iterator[Span]:
+    def _expire_traces(self) -> Iterator[Span]:
         assert self._traces is not None
         return self._traces.expire(time.time_ns() // 1000)
 
@@ -212,31 +214,31 @@ class Exporter:
         pause_s = PAUSE_S_MIN
         while True:
             self._queue.wait(PAUSE_S_MAX)
-            are_all = self._all_read.is_set()
-            spans = self._queue.first(time.monotonic())
+            all_read = self._all_read.is_set()
+            spans = self._queue.batch(time.monotonic())
             if not spans:
-                if are_all:
+                if all_read:
                     return
                 continue
-            if self._collector.take_spans(spans, self._queue.dropped):
-                self._queue.taken()
+            if self._collector.send_spans(spans, self._queue.dropped):
+                self._queue.mark_sent()
                 pause_s = PAUSE_S_MIN
                 continue
-            self._queue.refused(time.monotonic())
+            self._queue.retry_or_drop(time.monotonic())
             if self._stop.wait(pause_s):
                 return
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     def _warn(self, subject: str, text: str) -> None:
-        """Log a failure of ``subject``, once in ``AGAIN_S`` at most."""
+        """Log a failure of ``subject``, at most once in ``WARNING_INTERVAL_S``."""
         now_s = time.monotonic()
-        if now_s - self._warned_s.get(subject, -AGAIN_S) >= AGAIN_S:
+        if now_s - self._warned_s.get(subject, -WARNING_INTERVAL_S) >= WARNING_INTERVAL_S:
             self._warned_s[subject] = now_s
             logger.warning("%s", Sentence(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process until it is told to stop; return the exit code."""
+    """Run the process until a signal or the end of its standard input; return the exit code."""
     guard_terminals()
     configure_logs("warning")
     options = _parser().parse_args(arguments)
@@ -259,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    threading.excepthook = exporter.failed
+    threading.excepthook = exporter.handle_exception
     exporter.run()
     return exporter.exit_code
 
@@ -271,7 +273,7 @@ def _wait_for_end_of_input(exporter: Exporter) -> None:
 
 
 def _resource(options: argparse.Namespace) -> Resource:
-    """Return the OpenTelemetry resource: this broker, on this machine."""
+    """Return the OpenTelemetry resource that describes this broker on this machine."""
     return Resource(
         {
             "service.name": options.service_name,

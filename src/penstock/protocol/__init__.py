@@ -2,6 +2,6 @@
 
     bytes ──Decoder.feed──▶ Decoder.next_packet() ──▶ Packet ──encode()──▶ bytes
 
-It has no clock, no socket and no state of a session: the meaning of packets is the engine's. Import
-from the modules; compiled code calls across them directly.
+The package has no clock, no socket and no session state: the engine handles the meaning of packets.
+Import from the modules; compiled code calls across them directly.
 """

@@ -1,18 +1,18 @@
-"""From bytes to packets: bytes go in as they arrive, whole packets come out.
+"""The decoder: takes bytes as they arrive, and returns whole packets.
 
-    feed(bytes)  ──▶  [ buffer: rest of the last read | parts: later reads ]  ──▶  next_packet()
+    feed(bytes)  ──▶  [ buffer: unread bytes | parts: later reads ]  ──▶  next_packet()
 
-`buffer` is bytes that packets are cut from, `position` how far. While a packet is incomplete, later
-reads gather in `parts` and are joined to the buffer only when the packet is whole, so each byte is
-copied a fixed number of times, however large the packet and small the reads. The decoder holds at
-most one packet of the maximum size and one read, and of a large one nothing once it was read; a
-larger packet is refused as soon as its length is known. A large PUBLISH is not joined at all: its
-payload grows as it arrives (`protocol.large_publish`).
+Packets are decoded from `buffer`, beginning at `position`. While a packet is incomplete, later
+reads are collected in `parts` and joined to the buffer only when the packet is whole, so each byte
+is copied a fixed number of times, however large the packet and small the reads. The decoder stores
+at most one packet of the maximum size and one read, and frees the memory of a large packet once it
+is decoded; a packet above the maximum size is refused as soon as its length is known. A large
+PUBLISH is not joined at all: its payload is assembled as it arrives (`protocol.large_publish`).
 
-    reading ──mistake──▶ dead: every further call raises the same error
+    decoding ──protocol error──▶ failed: every further call raises the same error
 
-PUBLISH and acknowledgements without properties are read here without a `Reader`, for speed; and
-properties that are no more than a topic alias are one object for all that have it.
+PUBLISH and acknowledgements without properties are decoded here without a `Reader`, for speed; and
+properties that consist of a topic alias only are one object, shared by all packets with that alias.
 """
 
 from typing import Final, final
@@ -22,7 +22,7 @@ from mypy_extensions import i64
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.decode_body import check_at_end, read_body
 from penstock.protocol.decode_connect import read_connect, read_level
-from penstock.protocol.fixed_header import check, verdicts
+from penstock.protocol.fixed_header import check_first_byte, first_byte_verdicts
 from penstock.protocol.kinds import (
     BRIDGE_BIT,
     CONNECT,
@@ -35,8 +35,8 @@ from penstock.protocol.kinds import (
     V31,
 )
 from penstock.protocol.large_publish import (
+    FRONT_BYTES_MAX,
     LARGE_BYTES,
-    TELLING_BYTES,
     LargePublish,
     payload_begin,
 )
@@ -53,25 +53,32 @@ from penstock.protocol.wire import V31_TOPIC_CHARACTERS_MAX, Reader, text_of
 
 # The largest packet there can be: a remaining length of four bytes (v5 §2.1.4).
 PACKET_SIZE_BYTES_MAX: Final = 268_435_460
-# A buffer whose packets were all read is kept up to this length, until more comes.
-_KEPT_BYTES_MAX: Final = 65_536
-# A topic up to this length is kept to compare the next one with.
-REMEMBERED_TOPIC_BYTES_MAX: Final = 256
+# A buffer whose packets were all decoded is freed at once if it is longer than this.
+_RETAINED_BUFFER_BYTES_MAX: Final = 65_536
+# A topic up to this length is cached, because the next PUBLISH often has the same.
+CACHED_TOPIC_BYTES_MAX: Final = 256
 
 _TOPIC_ALIAS: Final = 0x23
-# Of a CONNECT up to its protocol level: a name of four or six characters with its length.
+# The body of a CONNECT up to its protocol level: a name of four or six characters with its length.
 _LEVEL_BYTES_MAX: Final = 9
 
 
 @final
 class Decoder:
-    """Turns the bytes of one direction of one connection into packets.
+    """Decodes the bytes of one direction of one connection into packets.
 
-    version is the protocol level: 0 until CONNECT was read, which sets it (as soon as the level is
-    known, even when the rest of the CONNECT is malformed). server says which side we are: it
-    decides which packets the peer may send. A client gives the version it connected with.
-    connect_size_bytes_max bounds CONNECT, beside max_packet_size_bytes: its sender is not
-    authenticated yet. A larger one is refused by its length, as soon as its version is here too.
+    Args:
+        max_packet_size_bytes: the largest packet that is accepted.
+        version: the protocol level, 3 to 5; 0 on a server, whose decoder takes the level from
+            CONNECT.
+        server: True if we are the server; decides which packets the peer may send.
+        connect_size_bytes_max: the largest CONNECT that is accepted: its sender is not
+            authenticated yet. A larger CONNECT is refused once its protocol level has arrived.
+
+    Attributes:
+        version: the protocol level; set as soon as the level is decoded, even if the rest of the
+            CONNECT is malformed.
+        packet_type: the type of the packet that ``next_packet`` returned last.
     """
 
     def __init__(
@@ -85,31 +92,36 @@ class Decoder:
             raise LocalProtocolError(PROTOCOL_ERROR, "a client's decoder needs a version")
         self.version = version
         self.server = server
-        self.packet_type: i64 = 0  # of what ``next_packet`` returned last
+        self.packet_type: i64 = 0
         self._size_max: i64 = min(max_packet_size_bytes, PACKET_SIZE_BYTES_MAX)
         self._connect_size_max: i64 = min(max_packet_size_bytes, connect_size_bytes_max)
-        self._verdicts = verdicts(version, server)
-        # Why nothing is read any more, 0 before that. Not the exception: that holds its frames.
-        self._broken_by = 0
-        self._broken_because = ""
+        self._verdicts = first_byte_verdicts(version, server)
+        # The protocol error after which nothing is decoded; 0 without one. The exception itself is
+        # not stored, because it refers to its frames.
+        self._error_reason = 0
+        self._error_message = ""
         self._buffer = b""
         self._position: i64 = 0
         self._parts = bytearray()
         self._parts_size: i64 = 0
-        # The packet at `position`, when it is a large one: the buffer has its front then.
+        # Set if the packet at `position` is a large PUBLISH: the buffer has only its front then.
         self._large: LargePublish | None = None
-        # Of the packet at `position`, once its fixed header is complete; 0 before.
+        # Index of body and end of the packet at `position`, once its fixed header is complete.
         self._body: i64 = 0
         self._end: i64 = 0
         self._is_length_padded = False
         self._topic_bytes = b""
         self._topic = ""
-        self._alias: i64 = 0  # of ``_only_alias``
-        self._only_alias: Properties | None = None
+        self._alias: i64 = 0  # the alias in ``_alias_properties``
+        self._alias_properties: Properties | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they arrived. Read all packets before feeding again."""
-        self._fail_again()
+        """Take bytes that arrived; ``next_packet`` must have returned None before.
+
+        Raises:
+            RemoteProtocolError: the peer broke the protocol before.
+        """
+        self._raise_again()
         if self._large is not None:
             taken = self._large.add(data)
             if taken < len(data):
@@ -123,40 +135,41 @@ class Decoder:
             self._parts_size += len(data)
 
     def has_packet(self) -> bool:
-        """Return whether the whole of the next packet was fed; False if its header breaks the
+        """Return whether the next packet has arrived whole; False if its header breaks the
         protocol."""
         try:
-            return self._broken_by == 0 and self._is_whole()
+            return self._error_reason == 0 and self._is_whole()
         except RemoteProtocolError:
             return False
 
     def next_packet(self) -> Packet | None:
-        """Return the next packet; None when its end has not arrived yet.
+        """Return the next packet; None if it has not arrived whole.
 
-        Raises RemoteProtocolError (0x81, 0x82, 0x84, 0x90, 0x94, 0x95) when the peer broke the
-        protocol; from then on always.
+        Raises:
+            RemoteProtocolError: the peer broke the protocol (0x81, 0x82, 0x84, 0x90, 0x94, 0x95,
+                0x97); every later call raises it again.
         """
-        self._fail_again()
+        self._raise_again()
         try:
             if not self._is_whole():
                 return None
             packet = self._read_packet()
         except RemoteProtocolError as error:
-            self._broken_by = error.reason
-            self._broken_because = error.message
+            self._error_reason = error.reason
+            self._error_message = error.message
             self.forget()
             raise
         if self._large is not None:
             self._large = None
             self._end = len(self._buffer)
         self._position = self._end
-        if self._end > _KEPT_BYTES_MAX and self._end == len(self._buffer):
-            self._buffer = b""  # more may come late
+        if self._end > _RETAINED_BUFFER_BYTES_MAX and self._end == len(self._buffer):
+            self._buffer = b""
             self._position = 0
         return packet
 
     def forget(self) -> None:
-        """Drop all bytes that are here: they will not be read."""
+        """Drop all bytes that are not decoded yet."""
         self._buffer = b""
         self._parts = bytearray()
         self._parts_size = 0
@@ -164,19 +177,19 @@ class Decoder:
         self._position = 0
 
     def incomplete_bytes(self) -> int:
-        """Return the length of a packet of which a part is here, once it is known; else 0.
+        """Return the length in bytes of a packet that has arrived in part; 0 if it is not known.
 
-        To be called after `next_packet` has returned None.
+        `next_packet` must have returned None before.
         """
         return 0 if self._end == 0 else self._end - self._position
 
-    def plain_ack(self) -> i64:
-        """Return the next packet as a number, if it is a whole acknowledgement without reason and
-        properties.
+    def next_plain_ack(self) -> i64:
+        """Decode the next packet if it is an acknowledgement without reason code and properties.
 
-        The number is the packet type times 65,536, plus the packet identifier; 0 for all other
-        packets, which `next_packet` reads. It makes no object: most packets of a busy broker are
-        such acknowledgements.
+        Returns:
+            The packet type times 65,536, plus the packet identifier; 0 for any other packet, which
+            `next_packet` decodes. No object is created: most packets of a busy broker are such
+            acknowledgements.
         """
         buffer = self._buffer
         position = self._position
@@ -186,7 +199,7 @@ class Decoder:
         packet_type = first >> 4
         if packet_type < PUBACK or packet_type > PUBCOMP or self._verdicts[first] != 0:
             return 0
-        if first & 0x08 != 0:  # PUBREL again, of MQTT 3.1
+        if first & 0x08 != 0:  # PUBREL with DUP, in MQTT 3.1
             return 0
         high: i64 = buffer[position + 2]
         low: i64 = buffer[position + 3]
@@ -196,12 +209,12 @@ class Decoder:
         self._position = position + 4
         return packet_type << 16 | packet_id
 
-    def _fail_again(self) -> None:
-        if self._broken_by != 0:
-            raise RemoteProtocolError(self._broken_by, self._broken_because)
+    def _raise_again(self) -> None:
+        if self._error_reason != 0:
+            raise RemoteProtocolError(self._error_reason, self._error_message)
 
     def _is_whole(self) -> bool:
-        """Find the end of the packet at `position`; return whether all of it is in the buffer."""
+        """Find the end of the packet at `position`; return whether it has arrived whole."""
         if self._large is not None:
             return self._large.is_whole()
         while True:
@@ -226,25 +239,26 @@ class Decoder:
         self._position = 0
 
     def _begin_large(self) -> LargePublish | None:
-        """Read on as a large PUBLISH, if the packet at `position` is one and its front is here."""
+        """Begin to assemble the packet at `position` if it is a large PUBLISH whose bytes before
+        the payload have arrived; return it, else None."""
         size = self._end - self._position
         if size <= LARGE_BYTES or self._buffer[self._position] >> 4 != PUBLISH:
             return None
         rest_size = len(self._buffer) - self._position
-        here = rest_size + self._parts_size
-        if rest_size < TELLING_BYTES and here >= TELLING_BYTES:
+        arrived = rest_size + self._parts_size
+        if rest_size < FRONT_BYTES_MAX and arrived >= FRONT_BYTES_MAX:
             self._join_parts()
             self._read_fixed_header()
         begin = payload_begin(self._buffer, self._position, self._body, self.version)
         front_size = begin - self._position
-        if begin == 0 or begin > self._end or front_size > here:
+        if begin == 0 or begin > self._end or front_size > arrived:
             return None
         if self._parts_size != 0:
             self._join_parts()
             self._read_fixed_header()
-        begun = self._buffer[self._position :]
-        large = LargePublish(begun, front_size, size)
-        self._parts = bytearray(begun[size:])
+        received = self._buffer[self._position :]
+        large = LargePublish(received, front_size, size)
+        self._parts = bytearray(received[size:])
         self._parts_size = len(self._parts)
         self._body -= self._position
         self._buffer = large.front
@@ -254,15 +268,14 @@ class Decoder:
         return large
 
     def _read_fixed_header(self) -> bool:
-        """Judge the first byte and set `body` and `end`; return False when more bytes are
-        needed."""
+        """Check the first byte and set `body` and `end`; return False if more bytes are needed."""
         buffer = self._buffer
         position = self._position
         limit: i64 = len(buffer)
         if position >= limit:
             return False
         if self._verdicts[buffer[position]] != 0:
-            check(buffer[position], self.version, self.server)
+            check_first_byte(buffer[position], self.version, self.server)
         body = position + 1
         length: i64 = 0
         shift: i64 = 0
@@ -291,17 +304,21 @@ class Decoder:
         return True
 
     def _refuse_connect(self, body: i64, limit: i64) -> bool:
-        """Refuse a CONNECT by its length, in its version; return True while the version is still to
-        come."""
+        """Refuse a CONNECT by its length once its protocol level has arrived; return True while it
+        has not.
+
+        Raises:
+            RemoteProtocolError: the CONNECT is too large.
+        """
         size = self._end - self._position
         if limit - body >= _LEVEL_BYTES_MAX:
             self.version = read_level(Reader(self._buffer, body, limit))
             raise RemoteProtocolError(PACKET_TOO_LARGE, f"a CONNECT of {size} bytes is too large")
-        self._end = body + _LEVEL_BYTES_MAX  # wait for so many bytes, and no more
+        self._end = body + _LEVEL_BYTES_MAX  # wait only for the level
         return True
 
     def _read_packet(self) -> Packet:
-        """Read the packet at `position`, all of which is in the buffer."""
+        """Decode the packet at `position`, which has arrived whole."""
         buffer = self._buffer
         body = self._body
         first: i64 = buffer[self._position]
@@ -319,7 +336,8 @@ class Decoder:
         return read_body(reader, first, self.version, self.server)
 
     def _read_ack(self, first: i64, packet_type: i64) -> Packet | None:
-        """Return an acknowledgement without properties; None for one that must be read in full."""
+        """Decode an acknowledgement without properties; return None if `read_body` must decode
+        it."""
         body = self._body
         size = self._end - body
         if size < 2 or (first & 0x08 != 0 and packet_type == PUBREL):
@@ -341,13 +359,13 @@ class Decoder:
         return Pubcomp(packet_id, reason_code)
 
     def _read_connect(self, reader: Reader, header_flags: int) -> Connect:
-        named = read_level(reader)
-        level = named & ~BRIDGE_BIT
+        level_byte = read_level(reader)
+        level = level_byte & ~BRIDGE_BIT
         self.version = level
-        self._verdicts = verdicts(level, self.server)
+        self._verdicts = first_byte_verdicts(level, self.server)
         if self._is_length_padded and level == V5:  # [MQTT-1.5.5-1]
             raise RemoteProtocolError(MALFORMED_PACKET, "remaining length is longer than needed")
-        packet = read_connect(reader, level, named != level, header_flags)
+        packet = read_connect(reader, level, level_byte != level, header_flags)
         check_at_end(reader, CONNECT)
         return packet
 
@@ -379,8 +397,8 @@ class Decoder:
         if self.version == V5:
             if position < end and buffer[position] == 0:
                 position += 1
-            elif position + 4 <= end and buffer[position] == 3 and self._finds_alias(position + 1):
-                properties = self._only_alias
+            elif position + 4 <= end and buffer[position] == 3 and self._read_alias(position + 1):
+                properties = self._alias_properties
                 position += 4
             else:
                 reader = Reader(buffer, position, end)
@@ -396,8 +414,9 @@ class Decoder:
         payload = buffer[position:end] if large is None else large.payload()
         return Publish(topic, payload, qos, first & 0x01 != 0, dup, packet_id, properties)
 
-    def _finds_alias(self, position: i64) -> bool:
-        """Return whether the property here is a topic alias; ``_only_alias`` has it then."""
+    def _read_alias(self, position: i64) -> bool:
+        """Return whether the property at ``position`` is a topic alias; if so, set
+        ``_alias_properties``."""
         buffer = self._buffer
         if buffer[position] != _TOPIC_ALIAS:
             return False
@@ -407,7 +426,7 @@ class Decoder:
         if alias != self._alias:
             properties = Properties(topic_alias=alias)
             properties.is_shared = True
-            self._only_alias = properties
+            self._alias_properties = properties
             self._alias = alias
         return True
 
@@ -422,13 +441,13 @@ class Decoder:
         return properties
 
     def _topic_of(self, raw: bytes) -> str:
-        """Return the topic as text; often it is the one of the message before."""
+        """Return the topic as text, from the cache if it is the topic of the last PUBLISH."""
         if raw == self._topic_bytes:
             return self._topic
         topic = text_of(raw)
         if self.version == V31 and len(topic) > V31_TOPIC_CHARACTERS_MAX:
             raise RemoteProtocolError(TOPIC_NAME_INVALID, "the topic is too long for MQTT 3.1")
-        if len(raw) <= REMEMBERED_TOPIC_BYTES_MAX:
+        if len(raw) <= CACHED_TOPIC_BYTES_MAX:
             self._topic_bytes = raw
             self._topic = topic
         return topic

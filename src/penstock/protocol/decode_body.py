@@ -1,7 +1,7 @@
-"""Reading everything behind the fixed header, for all packets but CONNECT and PUBLISH.
+"""Decodes the body of all packets except CONNECT and PUBLISH: the bytes after the fixed header.
 
-Each function gets a `Reader` over one packet and the version; `read_body` chooses among them and
-checks that nothing is left over.
+Each function gets a `Reader` over one packet and the protocol level; `read_body` dispatches by
+packet type, and checks that no bytes are left.
 """
 
 from penstock.errors import RemoteProtocolError
@@ -53,7 +53,17 @@ from penstock.protocol.wire import Reader
 
 
 def read_body(reader: Reader, first: int, version: int, server: bool) -> Packet:
-    """Decode a packet from its body, and return it; `first`, its first byte, is checked already."""
+    """Decode a packet from its body, and return it.
+
+    Args:
+        reader: a reader over the body.
+        first: the first byte of the packet, which was checked before.
+        version: the protocol level, 3 to 5.
+        server: True if we are the server.
+
+    Raises:
+        RemoteProtocolError: the body is malformed, or breaks the protocol.
+    """
     packet_type = first >> 4
     if packet_type in (PUBACK, PUBREC, PUBREL, PUBCOMP):
         packet: Packet = _read_ack(reader, packet_type, first, version)
@@ -82,14 +92,15 @@ def read_body(reader: Reader, first: int, version: int, server: bool) -> Packet:
 
 
 def check_at_end(reader: Reader, packet_type: int) -> None:
-    """Refuse bytes behind the last field of a packet."""
+    """Raise RemoteProtocolError if there are bytes after the last field of a packet."""
     if not reader.at_end():
         name = packet_name(packet_type)
         raise RemoteProtocolError(MALFORMED_PACKET, f"{name} has bytes behind its last field")
 
 
 def read_properties(reader: Reader, carrier: int) -> Properties | None:
-    """Read property length and properties; return None when there are none."""
+    """Read property length and properties of a packet of type ``carrier``; return None if there are
+    none."""
     length = reader.varint()
     if length == 0:
         return None
@@ -109,8 +120,8 @@ def _read_packet_id(reader: Reader) -> int:
 
 
 def _read_reason(reader: Reader, packet_type: int) -> int:
-    """Read a reason code that this packet type may carry: [MQTT-3.4.2-1] and its like for each
-    packet."""
+    """Read a reason code and check that this packet type may carry it: [MQTT-3.4.2-1], and the
+    corresponding statement for each packet."""
     reason_code = reader.byte()
     if not is_allowed(reason_code, packet_type):
         name = packet_name(packet_type)
@@ -157,7 +168,7 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
 
 
 def _subscription(topic_filter: str, options: int) -> Subscription:
-    """Return a subscription with the options of MQTT 5 (v5 §3.8.3.1)."""
+    """Return the subscription with the options byte of MQTT 5 (v5 §3.8.3.1)."""
     if options & 0xC0:  # [MQTT-3.8.3-5]
         raise RemoteProtocolError(MALFORMED_PACKET, "reserved subscription options are set")
     qos = options & 0x03

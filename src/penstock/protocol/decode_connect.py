@@ -1,6 +1,6 @@
-"""Reading CONNECT: the packet that sets the version of all others (v5 §3.1).
+"""Decodes CONNECT, the packet that sets the protocol level of all others (v5 §3.1).
 
-MQTT 3.1 is read as its specification says: reserved bits and the flags of an absent will are
+MQTT 3.1 is decoded by its own specification: reserved bits and the flags of an absent will are
 ignored, and a user name or password announced by its flag may be missing at the end of the packet.
 """
 
@@ -18,17 +18,18 @@ from penstock.protocol.wire import Reader
 
 
 def read_level(reader: Reader) -> int:
-    """Return the protocol level behind its name: 3, 4 or 5, or 3 or 4 with ``BRIDGE_BIT``.
+    """Read protocol name and level; return the level: 3, 4 or 5, or 3 or 4 with ``BRIDGE_BIT``.
 
-    Raises UnsupportedProtocolVersion for another level behind a name of MQTT, and a plain
-    RemoteProtocolError, also 0x84, for another name: its sender does not speak MQTT.
+    Raises:
+        UnsupportedProtocolVersion: the name is MQTT's, and the level is another.
+        RemoteProtocolError: the name is another (also 0x84): the peer does not speak MQTT.
     """
     name = reader.binary()
     if name != b"MQTT" and name != b"MQIsdp":  # [MQTT-3.1.2-1], v3.1 §3.1
         raise RemoteProtocolError(UNSUPPORTED_PROTOCOL_VERSION, "the protocol name is not MQTT")
     level = reader.byte()
-    spoken = (V31, V31 | BRIDGE_BIT) if name == b"MQIsdp" else (V311, V5, V311 | BRIDGE_BIT)
-    if level not in spoken:  # [MQTT-3.1.2-2]
+    supported = (V31, V31 | BRIDGE_BIT) if name == b"MQIsdp" else (V311, V5, V311 | BRIDGE_BIT)
+    if level not in supported:  # [MQTT-3.1.2-2]
         raise UnsupportedProtocolVersion(
             UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported", level
         )
@@ -36,7 +37,17 @@ def read_level(reader: Reader) -> int:
 
 
 def read_connect(reader: Reader, level: int, is_bridge: bool, header_flags: int) -> Connect:
-    """Return the CONNECT of this level (3, 4 or 5), of which the part behind the level is read."""
+    """Decode the part of a CONNECT after its protocol level; return the packet.
+
+    Args:
+        reader: a reader after the protocol level.
+        level: the protocol level, 3 to 5.
+        is_bridge: True if ``BRIDGE_BIT`` was set in the level.
+        header_flags: the lower four bits of the first byte.
+
+    Raises:
+        RemoteProtocolError: the packet is malformed, or breaks the protocol.
+    """
     if header_flags != 0 and level != V31:  # [MQTT-2.1.3-1], v3.1.1 [MQTT-2.2.2-2]
         raise RemoteProtocolError(MALFORMED_PACKET, "CONNECT has flags in its fixed header")
     flags = reader.byte()

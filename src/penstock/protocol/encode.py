@@ -1,11 +1,12 @@
-"""From packets to bytes, for every packet in every version.
+"""Encodes every packet in every version.
 
 `encode` takes a packet object and checks it. `append_publish_head` and `encode_ack` take fields
 that are encoded already.
 
 Fields that an older version does not have are left out (properties; reason codes of
-acknowledgements, since below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1
-§3.3.5) or translated (CONNACK, SUBACK). A packet that no version allows raises LocalProtocolError.
+acknowledgements, because below MQTT 5 a server can refuse a message only by closing the connection,
+v3.1.1 §3.3.5) or translated (CONNACK, SUBACK). A packet that no version allows raises
+LocalProtocolError.
 """
 
 from typing import Final
@@ -51,9 +52,10 @@ _JOINED_PAYLOAD_BYTES_MIN: Final = 4096
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """Return the bytes of a packet on a connection of this version (3, 4 or 5).
+    """Return the bytes of a packet on a connection of this protocol level (3, 4 or 5).
 
-    Raises LocalProtocolError when the packet breaks the protocol or does not exist in this version.
+    Raises:
+        LocalProtocolError: the packet breaks the protocol or does not exist in this version.
     """
     if version not in (V31, V311, V5):
         raise LocalProtocolError(
@@ -117,9 +119,18 @@ def encode_publish(
 ) -> bytes:
     """Return the bytes of a PUBLISH.
 
-    topic is UTF-8 that has been checked (no U+0000), properties what `encode_properties` made
-    (ignored below MQTT 5). packet_id is 0 at QoS 0, 1 to 65,535 otherwise. Raises
-    LocalProtocolError.
+    Args:
+        topic: the topic in UTF-8, checked to be without U+0000.
+        payload: the payload.
+        qos: 0 to 2.
+        retain: the RETAIN flag.
+        dup: the DUP flag.
+        packet_id: 0 at QoS 0, 1 to 65,535 otherwise.
+        version: the protocol level, 3 to 5.
+        properties: the result of `encode_properties`; ignored below MQTT 5.
+
+    Raises:
+        LocalProtocolError: the fields break the protocol, or the packet is too large for MQTT.
     """
     out = BytesWriter()
     append_publish_head(
@@ -143,10 +154,17 @@ def append_publish_head(
     properties: bytes,
     size_bytes_max: int,
 ) -> i64:
-    """Append all of a PUBLISH but its payload, which the caller appends; see `encode_publish`.
+    """Append a PUBLISH without its payload, which the caller appends.
 
-    Returns the size of the whole packet in bytes; or 0 when it is larger than `size_bytes_max` (0 =
-    no limit). Nothing is appended then, nor when it raises LocalProtocolError.
+    The arguments are as for `encode_publish`; `size_bytes_max` is the largest size of the whole
+    packet in bytes, 0 for no limit.
+
+    Returns:
+        The size of the whole packet in bytes; 0 if it is above `size_bytes_max`, and nothing was
+        appended.
+
+    Raises:
+        LocalProtocolError: as `encode_publish`; nothing was appended.
     """
     topic_size: i64 = len(topic)
     properties_size: i64 = len(properties)
@@ -192,8 +210,10 @@ def append_publish_head(
 def encode_ack(packet_type: int, packet_id: int, reason_code: int, version: int) -> bytes:
     """Return the bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP without properties.
 
-    MQTT 5 leaves out reason code 0; below MQTT 5 there is no reason code. Raises
-    LocalProtocolError.
+    Reason code 0 is left out, and below MQTT 5 every reason code.
+
+    Raises:
+        LocalProtocolError: packet type, packet identifier or reason code is not allowed.
     """
     if packet_type < PUBACK or packet_type > PUBCOMP:
         raise LocalProtocolError(PROTOCOL_ERROR, f"packet type {packet_type} acknowledges nothing")
@@ -221,9 +241,10 @@ def _varint_size(value: i64) -> i64:
 
 
 def _append_varint(out: BytesWriter, value: i64) -> None:
-    """Append a value known to fit, as `append_varint` does, without the detour over `int`.
+    """Append a value that is known to fit, as `append_varint` does, without conversion to `int`.
 
-    Compiled, a writer takes a `u8` by itself, and an `i64` only by the name of its method.
+    In compiled code ``BytesWriter.append`` takes a `u8` directly, and an `i64` by a slow method
+    call.
     """
     while value > 0x7F:
         out.append(u8(value & 0x7F | 0x80))

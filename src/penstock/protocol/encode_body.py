@@ -1,4 +1,4 @@
-"""Writing everything behind the fixed header, for all packets but PUBLISH.
+"""Encodes the body of all packets except PUBLISH: the bytes after the fixed header.
 
 The checks mirror those of `decode_body`: we send nothing that we would refuse from a peer.
 """
@@ -46,7 +46,11 @@ from penstock.protocol.wire import append_string, append_two_bytes, append_varin
 
 
 def append_body(out: BytesWriter, packet: Packet, version: int) -> None:
-    """Append the variable header and payload of a packet."""
+    """Append the variable header and payload of a packet.
+
+    Raises:
+        LocalProtocolError: the packet breaks the protocol or does not exist in this version.
+    """
     if isinstance(packet, Ack):
         _append_ack(out, packet, version)
     elif isinstance(packet, Connect):
@@ -76,7 +80,8 @@ def _append_packet_id(out: BytesWriter, packet_id: int) -> None:
 
 
 def _append_reason(out: BytesWriter, reason_code: int, packet_type: int) -> None:
-    """Append a reason code this packet type may carry: [MQTT-3.4.2-1] and its like."""
+    """Check that this packet type may carry a reason code ([MQTT-3.4.2-1] and the corresponding
+    statements), and append it."""
     if not is_allowed(reason_code, packet_type):
         name = packet_name(packet_type)
         raise LocalProtocolError(PROTOCOL_ERROR, f"{name} with reason code 0x{reason_code:02x}")

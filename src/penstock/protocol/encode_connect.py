@@ -1,4 +1,4 @@
-"""Writing the body of CONNECT (v5 §3.1)."""
+"""Encodes the body of CONNECT (v5 §3.1)."""
 
 from typing import Final
 
@@ -19,12 +19,16 @@ from penstock.protocol.wire import append_binary, append_string, append_two_byte
 _V31_NAME_AND_LEVEL: Final = b"\x00\x06MQIsdp\x03"
 _V311_NAME_AND_LEVEL: Final = b"\x00\x04MQTT\x04"
 _V5_NAME_AND_LEVEL: Final = b"\x00\x04MQTT\x05"
-_V31_OF_A_BRIDGE: Final = b"\x00\x06MQIsdp\x83"
-_V311_OF_A_BRIDGE: Final = b"\x00\x04MQTT\x84"
+_V31_BRIDGE_NAME_AND_LEVEL: Final = b"\x00\x06MQIsdp\x83"
+_V311_BRIDGE_NAME_AND_LEVEL: Final = b"\x00\x04MQTT\x84"
 
 
 def append_connect(out: BytesWriter, packet: Connect) -> None:
-    """Append everything behind the fixed header, in the form of packet.version."""
+    """Append the body of CONNECT in the form of packet.version.
+
+    Raises:
+        LocalProtocolError: the packet breaks the protocol, or its version is unknown.
+    """
     out.write(_name_and_level(packet.version, packet.is_bridge))
     out.append(_connect_flags(packet))
     append_two_bytes(out, packet.keep_alive_s)
@@ -53,12 +57,12 @@ def append_connect(out: BytesWriter, packet: Connect) -> None:
 
 
 def _name_and_level(version: int, is_bridge: bool) -> bytes:
-    if version == V5:  # its subscription options do what the dialect of bridges is for
+    if version == V5:  # has subscription options instead of the dialect of bridges
         return _V5_NAME_AND_LEVEL
     if version == V311:
-        return _V311_OF_A_BRIDGE if is_bridge else _V311_NAME_AND_LEVEL
+        return _V311_BRIDGE_NAME_AND_LEVEL if is_bridge else _V311_NAME_AND_LEVEL
     if version == V31:
-        return _V31_OF_A_BRIDGE if is_bridge else _V31_NAME_AND_LEVEL
+        return _V31_BRIDGE_NAME_AND_LEVEL if is_bridge else _V31_NAME_AND_LEVEL
     raise LocalProtocolError(
         UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {version} is not supported"
     )

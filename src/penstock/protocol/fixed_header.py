@@ -1,9 +1,9 @@
 """The first byte of a packet: packet type in the upper, flags in the lower four bits.
 
-Version, direction and first byte alone decide much: whether the peer may send this type at all,
-whether it is the time for it, whether the flags are right. `verdicts` answers for all 256 first
-bytes at once, so that the decoder needs one look into a table, before it waits for (or stores) the
-rest of a packet.
+Protocol level, direction and first byte decide whether the peer may send this packet type at all,
+whether it may send the type now, and whether the flags are right. `first_byte_verdicts` has the
+result for all 256 values, so that the decoder needs one table look-up before it waits for the rest
+of a packet.
 
     version 0 (no CONNECT yet) ──CONNECT──▶ version 3, 4 or 5 ──CONNECT──▶ protocol error
 """
@@ -40,10 +40,16 @@ QOS_FLAGS: Final = 0x06
 DUP_FLAG: Final = 0x08
 
 
-def check(first: int, version: int, server: bool) -> None:
-    """Raise RemoteProtocolError (0x81, 0x82) for a wrong first byte, sent to a server (or client).
+def check_first_byte(first: int, version: int, server: bool) -> None:
+    """Check the first byte of a packet.
 
-    version is 0 before a server has seen CONNECT.
+    Args:
+        first: the byte.
+        version: the protocol level, 3 to 5; 0 before a server has received CONNECT.
+        server: True if the packet was sent to a server, False if to a client.
+
+    Raises:
+        RemoteProtocolError: the byte is not allowed (0x81, 0x82).
     """
     packet_type = first >> 4
     if packet_type == 0 or (packet_type == AUTH and version in (V31, V311)):
@@ -72,27 +78,28 @@ def _are_flags_right(packet_type: int, flags: int, version: int) -> bool:
         # v3.1 §3.8, §3.10: QoS 1 and DUP; everywhere else the flags are not used.
         return packet_type not in (SUBSCRIBE, UNSUBSCRIBE) or qos_flags == 0x02
     if version == 0:
-        return True  # CONNECT: right or wrong shows when its version is known
+        return True  # CONNECT: ``read_connect`` checks its flags
     # [MQTT-2.1.3-1], v3.1.1 [MQTT-2.2.2-2], [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1]
     return flags == (0x02 if packet_type in WITH_FLAGS_0010 else 0)
 
 
-def _judge_all(version: int, server: bool) -> bytes:
+def _verdicts(version: int, server: bool) -> bytes:
     return bytes([not _is_right(first, version, server) for first in range(256)])
 
 
 def _is_right(first: int, version: int, server: bool) -> bool:
     try:
-        check(first, version, server)
+        check_first_byte(first, version, server)
     except RemoteProtocolError:
         return False
     return True
 
 
-_FOR_SERVER: Final[list[bytes]] = [_judge_all(v, True) for v in (0, 1, 2, V31, V311, V5)]
-_FOR_CLIENT: Final[list[bytes]] = [_judge_all(v, False) for v in (0, 1, 2, V31, V311, V5)]
+_FOR_SERVER: Final[list[bytes]] = [_verdicts(v, True) for v in (0, 1, 2, V31, V311, V5)]
+_FOR_CLIENT: Final[list[bytes]] = [_verdicts(v, False) for v in (0, 1, 2, V31, V311, V5)]
 
 
-def verdicts(version: int, server: bool) -> bytes:
-    """Return for each first byte 0 when it is right, 1 when `check` refuses it."""
+def first_byte_verdicts(version: int, server: bool) -> bytes:
+    """Return a table with a byte for each first byte: 0 if `check_first_byte` accepts it, else
+    1."""
     return _FOR_SERVER[version] if server else _FOR_CLIENT[version]

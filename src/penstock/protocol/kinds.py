@@ -1,15 +1,15 @@
-"""The numbers that tell protocol versions and packet types apart."""
+"""The numbers of protocol levels and packet types."""
 
 from typing import Final
 
-# Protocol levels as CONNECT carries them.
+# Protocol levels as in CONNECT.
 V31: Final = 3
 V311: Final = 4
 V5: Final = 5
 
 BRIDGE_BIT: Final = 0x80
-"""Set in the level of V31 and V311 by a bridge (0x83, 0x84): it wants RETAIN as it was published,
-and none of its own messages back. It is Mosquitto's dialect, and in no specification."""
+"""A bridge sets this bit in the level of V31 and V311 (0x83, 0x84) to receive RETAIN as published,
+and none of its own messages. It is Mosquitto's dialect, and in no specification."""
 
 # Control packet types: the upper four bits of the first byte (v5 §2.1.2).
 CONNECT: Final = 1

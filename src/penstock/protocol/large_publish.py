@@ -1,13 +1,13 @@
-"""A large PUBLISH as it arrives: its payload is assembled while it comes, not at the end.
+"""A large PUBLISH, whose payload is assembled while it arrives, not at the end.
 
 ::
 
     ├─ header, topic, packet identifier, properties ─┼───────────── payload ─────────────┤ next
-      front: looked at when the packet is whole        grows with each read, never copied
+      front: decoded when the packet is whole          grows with each read, never copied again
 
-To join the reads and to cut the payload out of them took 0.1 s each for 100 MB, in one
-piece, and no other client was served meanwhile. Here each read is copied once, when it comes.
-``BytesIO`` hands out the bytes that it holds without copying them.
+Joining the reads and slicing the payload took 0.1 s each for 100 MB, in one piece, and no other
+client was served meanwhile. Here each read is copied once, when it arrives. ``BytesIO.getvalue``
+returns its bytes without copying them.
 """
 
 from __future__ import annotations
@@ -21,56 +21,59 @@ from penstock.protocol.fixed_header import QOS_FLAGS
 from penstock.protocol.kinds import V5
 
 LARGE_BYTES: Final = 262_144
-"""A PUBLISH of more bytes that has not arrived whole is read like this."""
+"""Size in bytes above which a PUBLISH that has not arrived whole is assembled by this module."""
 
-TELLING_BYTES: Final = 65_548
-"""Bytes of a PUBLISH that always tell where its payload begins: a fixed header of 5, a topic of
+FRONT_BYTES_MAX: Final = 65_548
+"""Bytes of a PUBLISH that suffice to find the begin of its payload: a fixed header of 5, a topic of
 65,535 with its length, a packet identifier, 4 for the length of its properties."""
 
 
 @final
 class LargePublish:
-    """A large PUBLISH of which a part is here.
+    """A large PUBLISH of which a part has arrived.
 
     Args:
-        begun: the bytes that are here; more than its front.
-        front_bytes: the place where its payload begins.
+        received: the bytes that have arrived; at least the front.
+        front_bytes: the number of bytes before the payload.
         size_bytes: the size of the whole packet.
+
+    Attributes:
+        front: the bytes before the payload.
     """
 
-    def __init__(self, begun: bytes, front_bytes: int, size_bytes: int) -> None:
-        self.front = begun[:front_bytes]
+    def __init__(self, received: bytes, front_bytes: int, size_bytes: int) -> None:
+        self.front = received[:front_bytes]
         self._missing: i64 = size_bytes - front_bytes
         self._payload = BytesIO()
-        self.add(begun, front_bytes)
+        self.add(received, front_bytes)
 
     def add(self, data: bytes, begin: int = 0) -> int:
-        """Take more of the packet from ``data``, starting at ``begin``; return where the packet
-        ends there."""
+        """Add the bytes of the packet in ``data``, from ``begin`` on; return the index of their end
+        in ``data``."""
         end = min(len(data), begin + int(self._missing))
         self._payload.write(data if end - begin == len(data) else memoryview(data)[begin:end])
         self._missing -= end - begin
         return end
 
     def is_whole(self) -> bool:
-        """Return whether all of the packet is here."""
+        """Return whether the packet has arrived whole."""
         return self._missing == 0
 
     def payload(self) -> bytes:
-        """Return the payload of a PUBLISH that is whole."""
+        """Return the payload; the packet must have arrived whole."""
         return self._payload.getvalue()
 
 
 def payload_begin(buffer: bytes, position: i64, body: i64, version: int) -> i64:
-    """Return the index of a PUBLISH's payload; 0 while too few of its bytes have arrived.
+    """Return the index of a PUBLISH's payload; 0 if too few of its bytes have arrived.
 
-    The fields that tell it are checked when the packet is read.
+    The fields before the payload are not checked here, but when the packet is decoded.
 
     Args:
         buffer: the bytes with the beginning of the packet.
-        position: the place where the packet begins.
-        body: the place where its fixed header ends.
-        version: protocol level.
+        position: the index of the packet in ``buffer``.
+        body: the index of the end of its fixed header.
+        version: the protocol level, 3 to 5.
     """
     limit: i64 = len(buffer)
     at = body + 2

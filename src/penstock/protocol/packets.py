@@ -1,9 +1,10 @@
 """The control packets as values: the fields of a packet, independent of its encoding.
 
-One class for each packet type, the same for all versions of the protocol. What a version does not
-have (properties and most reason codes before MQTT 5) is at its default when decoded. Reason codes
-are always those of MQTT 5. `properties` is None when there are none. The classes are plain mutable
-values: two are equal when their type and all their fields are; they check nothing, encoding does.
+One class for each packet type, the same for all versions of the protocol. A field that a version
+does not have (properties and most reason codes before MQTT 5) has its default value when decoded.
+Reason codes are always those of MQTT 5. `properties` is None if there are none. The classes are
+plain mutable values: two are equal if their types and all their fields are equal; `encode` checks
+the fields, not the classes.
 """
 
 from typing import ClassVar, final
@@ -32,7 +33,7 @@ from penstock.protocol.properties import Properties
 
 @mypyc_attr(acyclic=True)
 class Value:
-    """Base of values that are compared and shown by their fields."""
+    """The base of values whose equality and ``repr`` are those of their fields."""
 
     def _fields(self) -> tuple[object, ...]:
         """Return the fields in the order of the constructor's parameters."""
@@ -58,9 +59,9 @@ class Value:
 @mypyc_attr(acyclic=True)
 @final
 class Will(Value):
-    """The message the server publishes when the connection ends without a DISCONNECT.
+    """The message that the server publishes if the connection ends without a DISCONNECT.
 
-    qos is 0 to 2; payload at most 65,535 bytes.
+    ``qos`` is 0 to 2; ``payload`` has at most 65,535 bytes.
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class Will(Value):
 class Subscription(Value):
     """One topic filter of a SUBSCRIBE with its options.
 
-    qos is 0 to 2, retain_handling 0 to 2; all but qos exist in MQTT 5 only (v5 §3.8.3.1).
+    ``qos`` is 0 to 2, ``retain_handling`` 0 to 2; options other than ``qos`` exist in MQTT 5 only
+    (v5 §3.8.3.1).
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class Subscription(Value):
 
 @mypyc_attr(acyclic=True)
 class Packet(Value):
-    """Base of all control packets; `type` is the number of the packet type (1 to 15)."""
+    """The base of all control packets; `type` is the number of the packet type (1 to 15)."""
 
     type: ClassVar[int] = 0
 
@@ -123,10 +125,11 @@ class Packet(Value):
 @mypyc_attr(acyclic=True)
 @final
 class Connect(Packet):
-    """Client to server: open a session. version is a protocol level: 3, 4 or 5.
+    """Client to server: open a session.
 
-    clean_start is called clean session below MQTT 5. keep_alive_s is 0 (off) to 65,535 seconds.
-    is_bridge: the bridge dialect is spoken (``kinds.BRIDGE_BIT``), below MQTT 5 only.
+    ``version`` is the protocol level, 3 to 5. ``clean_start`` is called clean session below MQTT 5.
+    ``keep_alive_s`` is 0 (off) to 65,535 seconds. ``is_bridge`` is True for the dialect of bridges
+    (``kinds.BRIDGE_BIT``), below MQTT 5 only.
     """
 
     type: ClassVar[int] = CONNECT
@@ -177,7 +180,8 @@ class Connect(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Connack(Packet):
-    """Server to client: the answer to CONNECT. reason_code is one of MQTT 5 in every version."""
+    """Server to client: the answer to CONNECT. ``reason_code`` is one of MQTT 5 in every
+    version."""
 
     type: ClassVar[int] = CONNACK
 
@@ -198,9 +202,9 @@ class Connack(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Publish(Packet):
-    """A message on its way. packet_id is 0 when qos is 0, 1 to 65,535 otherwise.
+    """An application message. ``packet_id`` is 0 if ``qos`` is 0, and 1 to 65,535 otherwise.
 
-    topic is empty only in MQTT 5, where properties.topic_alias then stands for it.
+    ``topic`` may be empty in MQTT 5 only, if ``properties.topic_alias`` replaces it.
     """
 
     type: ClassVar[int] = PUBLISH
@@ -224,8 +228,8 @@ class Publish(Packet):
         self.properties = properties
 
     def take_alias(self) -> Properties | None:
-        """Return the properties without the topic alias, None if there are no others; the alias is
-        resolved."""
+        """Remove the topic alias, which is resolved, from the properties; return the properties,
+        None if there are no others."""
         properties = self.properties
         if properties is not None:
             if properties.is_shared:  # a decoder's: the alias is its only property
@@ -248,7 +252,7 @@ class Publish(Packet):
 
 @mypyc_attr(acyclic=True)
 class Ack(Packet):
-    """Base of the four packets that answer a PUBLISH: packet id, reason code, properties."""
+    """The base of PUBACK, PUBREC, PUBREL and PUBCOMP: identifier, reason code, properties."""
 
     def __init__(
         self, packet_id: int, reason_code: int = 0, properties: Properties | None = None
@@ -264,7 +268,7 @@ class Ack(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Puback(Ack):
-    """The receiver took responsibility for a QoS 1 message (or refused it, reason_code >= 0x80)."""
+    """The receiver accepts a QoS 1 message, or refuses it (``reason_code`` >= 0x80)."""
 
     type: ClassVar[int] = PUBACK
 
@@ -272,7 +276,7 @@ class Puback(Ack):
 @mypyc_attr(acyclic=True)
 @final
 class Pubrec(Ack):
-    """The receiver has a QoS 2 message (or refuses it, reason_code >= 0x80)."""
+    """The receiver accepts a QoS 2 message, or refuses it (``reason_code`` >= 0x80)."""
 
     type: ClassVar[int] = PUBREC
 
@@ -280,7 +284,7 @@ class Pubrec(Ack):
 @mypyc_attr(acyclic=True)
 @final
 class Pubrel(Ack):
-    """The sender releases a QoS 2 message. dup exists in MQTT 3.1 only (v3.1 §2.1, §4.1)."""
+    """The sender releases a QoS 2 message. ``dup`` exists in MQTT 3.1 only (v3.1 §2.1, §4.1)."""
 
     type: ClassVar[int] = PUBREL
 
@@ -303,7 +307,7 @@ class Pubrel(Ack):
 @mypyc_attr(acyclic=True)
 @final
 class Pubcomp(Ack):
-    """A QoS 2 message is done and its packet id is free again."""
+    """The receiver has completed a QoS 2 message; its packet identifier may be used again."""
 
     type: ClassVar[int] = PUBCOMP
 
@@ -368,7 +372,7 @@ class Unsubscribe(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Unsuback(Packet):
-    """Server to client: UNSUBSCRIBE was done. reason_codes is empty below MQTT 5."""
+    """Server to client: the answer to UNSUBSCRIBE. ``reason_codes`` is empty below MQTT 5."""
 
     type: ClassVar[int] = UNSUBACK
 
@@ -389,7 +393,7 @@ class Unsuback(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Pingreq(Packet):
-    """Client to server: are you there?"""
+    """Client to server: keeps the connection alive, and asks for a PINGRESP."""
 
     type: ClassVar[int] = PINGREQ
 
@@ -397,7 +401,7 @@ class Pingreq(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Pingresp(Packet):
-    """Server to client: yes."""
+    """Server to client: the answer to PINGREQ."""
 
     type: ClassVar[int] = PINGRESP
 
@@ -405,7 +409,7 @@ class Pingresp(Packet):
 @mypyc_attr(acyclic=True)
 @final
 class Disconnect(Packet):
-    """The last packet on a connection; below MQTT 5 from the client only."""
+    """The last packet on a connection; below MQTT 5 only a client sends it."""
 
     type: ClassVar[int] = DISCONNECT
 

@@ -1,8 +1,8 @@
-"""The properties of MQTT 5 as one class with a typed attribute for each, and their bytes.
+"""The properties of MQTT 5 as a class with a typed attribute for each, and their encoding.
 
-A property that is absent is None. Reading follows the table in `property_rules`, so what is not in
-it cannot be read. Writing is spelled out property by property in the order of the identifiers,
-because it is done for every message that has properties.
+A property that is absent is None. Decoding follows the table in `property_rules`; a property that
+is not in the table is refused. Encoding is written out property by property in the order of the
+identifiers, for speed: it is done for every message that has properties.
 """
 
 from typing import Final, final
@@ -41,21 +41,21 @@ from penstock.protocol.wire import (
 
 ANY_CARRIER: Final = -1
 
-# Of one packet. One of 1 MiB may hold 200,000, which take a fifth of a second to read and write.
+# In one packet. A packet of 1 MiB may have 200,000, whose decoding and encoding take 0.2 s.
 USER_PROPERTIES_MAX: Final = 10_000
 
 
 @mypyc_attr(acyclic=True)
 @final
 class Properties:
-    """The properties of one packet or will; None where one is absent.
+    """The properties of one packet or will; an absent property is None.
 
-    Integers are unsigned: flags 0 or 1, *_interval in seconds, four-byte values up to 0xFFFFFFFF.
-    subscription_identifiers has one item in SUBSCRIBE and any number in PUBLISH; an empty list of
-    these or of user_properties is the same as None.
+    Integers are unsigned: flags 0 or 1, ``*_interval`` in seconds, four-byte values up to
+    0xFFFFFFFF. ``subscription_identifiers`` has one item in SUBSCRIBE and any number in PUBLISH; an
+    empty list of these or of ``user_properties`` is the same as None.
 
     Attributes:
-        is_shared: whether it belongs to many packets, and so must not be changed.
+        is_shared: True if several packets have this object, which must not be changed then.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Properties:
         self.shared_subscription_available = shared_subscription_available
 
     def present(self) -> list[tuple[str, object]]:
-        """Return name and value of every property that is there, in the order of the
+        """Return name and value of every property that is present, in the order of the
         identifiers."""
         return [(rule.name, getattr(self, rule.name)) for rule in RULES if is_present(self, rule)]
 
@@ -137,16 +137,17 @@ class Properties:
 
 
 def is_present(properties: Properties, rule: PropertyRule) -> bool:
-    """Return whether the property of this rule is there; an empty list is not."""
+    """Return whether the property of this rule is present; an empty list counts as absent."""
     value: object = getattr(properties, rule.name)
     return value is not None and value != []
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Return the properties in the order of their identifiers, without the length in front of them.
+    """Return the encoded properties in the order of their identifiers, without the property length.
 
-    Raises LocalProtocolError (0x82) for a value the specification forbids, (0x81) for a string or
-    number that cannot be written.
+    Raises:
+        LocalProtocolError: the specification forbids a value (0x82), or a string or number cannot
+            be encoded (0x81).
     """
     out = BytesWriter()
     _append_message_properties(out, properties)
@@ -266,13 +267,16 @@ def _append_binary(out: BytesWriter, identifier: int, value: bytes) -> None:
 
 
 def encode_for(properties: Properties | None, carrier: int) -> bytes:
-    """Return `encode_properties` for a packet of this type (or WILL); raise LocalProtocolError
-    (0x81) when that may not carry one of them."""
+    """Return the encoded properties for a packet of this type, or for WILL; empty for None.
+
+    Raises:
+        LocalProtocolError: the packet may not carry one of them (0x81), or as `encode_properties`.
+    """
     if properties is None:
         return b""
     for rule in RULES:
         if not rule.allows(carrier) and is_present(properties, rule):
-            raise LocalProtocolError(MALFORMED_PACKET, _misplaced(rule, carrier))
+            raise LocalProtocolError(MALFORMED_PACKET, _misplaced_error(rule, carrier))
     identifiers = properties.subscription_identifiers
     if identifiers is not None and len(identifiers) > 1 and carrier != PUBLISH:
         raise LocalProtocolError(PROTOCOL_ERROR, "only PUBLISH has many subscription identifiers")
@@ -280,20 +284,28 @@ def encode_for(properties: Properties | None, carrier: int) -> bytes:
 
 
 def append_properties(out: BytesWriter, properties: Properties | None, carrier: int) -> None:
-    """Append the property length and the properties; 0 when there are none [MQTT-2.2.2-1]."""
+    """Append the property length and the properties; the length is 0 if there are none
+    [MQTT-2.2.2-1]."""
     encoded = encode_for(properties, carrier)
     append_varint(out, len(encoded))
     out.write(encoded)
 
 
 def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Properties:
-    """Return the properties in data[start:end], which has no length in front.
+    """Decode the properties in data[start:end], which begins after the property length.
 
-    allowed is the packet type that carries them, WILL for those of a will, or ANY_CARRIER. Raises
-    RemoteProtocolError: 0x81 for what cannot be parsed, for an identifier that does not exist or
-    does not belong into the packet (v5 §2.2.2.2); 0x82 for a property given twice or a forbidden
-    value; 0x94 for topic alias 0; 0x97 for more than USER_PROPERTIES_MAX user properties, unless
-    they come from the store.
+    Args:
+        data: the bytes.
+        start: the index of the first property.
+        end: the index after the last property.
+        allowed: the packet type that carries them; WILL for those of a will; ANY_CARRIER for
+            stored properties.
+
+    Raises:
+        RemoteProtocolError: 0x81 if they are malformed, or have an identifier that does not exist
+            or that the packet may not carry (v5 §2.2.2.2); 0x82 for a property that is there twice
+            or a forbidden value; 0x94 for topic alias 0; 0x97 for more than USER_PROPERTIES_MAX
+            user properties, unless ``allowed`` is ANY_CARRIER.
     """
     reader = Reader(data, start, end)
     properties = Properties()
@@ -305,7 +317,7 @@ def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Proper
         if rule is None:
             raise RemoteProtocolError(MALFORMED_PACKET, f"no property has identifier {identifier}")
         if allowed != ANY_CARRIER and not rule.allows(allowed):
-            raise RemoteProtocolError(MALFORMED_PACKET, _misplaced(rule, allowed))
+            raise RemoteProtocolError(MALFORMED_PACKET, _misplaced_error(rule, allowed))
         if seen >> identifier & 1 and not _may_repeat(rule, allowed):
             raise RemoteProtocolError(PROTOCOL_ERROR, f"{rule.name} is there twice")
         seen |= 1 << identifier
@@ -320,8 +332,7 @@ def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Proper
 
 
 def parse_properties(data: bytes) -> Properties:
-    """Return the properties in stored bytes of `encode_properties`, whatever packet they were
-    in."""
+    """Decode stored properties, the result of `encode_properties` for any packet type."""
     return decode_properties(data, 0, len(data), ANY_CARRIER)
 
 
@@ -332,7 +343,7 @@ def _may_repeat(rule: PropertyRule, carrier: int) -> bool:
     return rule.identifier == 0x0B and carrier in (PUBLISH, ANY_CARRIER)
 
 
-def _misplaced(rule: PropertyRule, carrier: int) -> str:
+def _misplaced_error(rule: PropertyRule, carrier: int) -> str:
     where = "a will" if carrier == WILL else packet_name(carrier)
     return f"{rule.name} does not belong into {where}"
 
@@ -381,6 +392,5 @@ def _read_number(reader: Reader, rule: PropertyRule) -> int:
 
 
 def is_response_topic(topic: str) -> bool:
-    """Return whether this can be a response topic: a topic name, so not empty and without
-    wildcards."""
+    """Return whether ``topic`` may be a response topic: not empty, and without wildcards."""
     return topic != "" and "+" not in topic and "#" not in topic

@@ -1,7 +1,7 @@
 """The table of MQTT 5 properties (v5 §2.2.2.2 and the chapter of each packet).
 
-For each identifier: the name of the attribute of `Properties`, how the value travels, which packets
-may carry it, and the bounds of integer values.
+For each identifier: the name of the attribute of `Properties`, the data type of the value, the
+packets that may carry the property, and the range of integer values.
 """
 
 from typing import Final, final
@@ -23,7 +23,7 @@ from penstock.protocol.kinds import (
 )
 from penstock.protocol.wire import FOUR_BYTE_MAX, TWO_BYTE_MAX, VARINT_MAX
 
-# How a value travels (v5 §1.5).
+# Data types of values (v5 §1.5).
 BYTE: Final = 1
 TWO_BYTES: Final = 2
 FOUR_BYTES: Final = 3
@@ -32,13 +32,13 @@ STRING: Final = 5
 BINARY: Final = 6
 STRING_PAIR: Final = 7
 
-# Carriers are packet types, and this for the will properties inside CONNECT.
+# A carrier is a packet type, or this number for the will properties in CONNECT.
 WILL: Final = 0
 
 
 @final
 class PropertyRule:
-    """The rule of the specification for one property; low and high bound integer values."""
+    """The rule of the specification for one property; an integer value is ``low`` to ``high``."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Reason codes of MQTT 5, the older versions' codes beside them, and where each may appear.
+"""Reason codes of MQTT 5, the older versions' codes, and the packets that may carry each.
 
-The packet classes always carry MQTT 5 codes; encoding and decoding translate at the edge. MQTT
-3.1.1 has a return code in CONNACK (0 to 5) and in SUBACK (0, 1, 2, 0x80) only; MQTT 3.1 the same,
-although its specification names 0 to 3 for CONNACK and no failure for SUBACK: clients of its time
-know both.
+The packet classes always have MQTT 5 codes; encoding and decoding translate them. MQTT 3.1.1 has a
+return code in CONNACK (0 to 5) and in SUBACK (0, 1, 2, 0x80) only. For MQTT 3.1 the same codes are
+used, although its specification has only 0 to 3 for CONNACK and no failure for SUBACK: its clients
+know the others, too.
 """
 
 from typing import Final
@@ -143,7 +143,7 @@ def _carriers_of(reason: int) -> tuple[int, ...]:
 
 _NAMES: Final[dict[int, str]] = {code: name for code, name, _, _ in _TABLE}
 _V3_CODES: Final[dict[int, int]] = {code: v3_code for code, _, v3_code, _ in _TABLE}
-_CARRIED: Final[list[bytes]] = [  # by packet type, then by reason code: 1 where it may be
+_ALLOWED: Final[list[bytes]] = [  # by packet type, then by reason code: 1 if it is allowed
     bytes([kind in _carriers_of(code) for code in range(256)]) for kind in range(16)
 ]
 _FROM_V3: Final[list[int]] = [
@@ -157,25 +157,25 @@ _FROM_V3: Final[list[int]] = [
 
 
 def name_of(reason: int) -> str:
-    """Return the specification's name of a reason code, in lower case; its number when it has
-    none."""
+    """Return the specification's name of a reason code, in lower case; "reason 0xNN" for an unknown
+    code."""
     return _NAMES.get(reason, f"reason 0x{reason:02x}")
 
 
 def all_reasons() -> list[int]:
-    """Return every reason code MQTT 5 defines, in ascending order."""
+    """Return all reason codes of MQTT 5, in ascending order."""
     return list(_NAMES)
 
 
 def is_allowed(reason: int, packet_type: int) -> bool:
     """Return whether an MQTT 5 packet of this type may carry this reason code."""
-    return 0 <= reason <= 0xFF and _CARRIED[packet_type][reason] != 0
+    return 0 <= reason <= 0xFF and _ALLOWED[packet_type][reason] != 0
 
 
 def connack_code(reason: int, version: int) -> int:
-    """Return the code that a CONNACK of this version carries for an MQTT 5 reason code.
+    """Return the code in a CONNACK of this protocol level for an MQTT 5 reason code.
 
-    Below MQTT 5 a reason that has no return code of its own becomes 3, server unavailable.
+    Below MQTT 5 a reason code without a corresponding return code becomes 3, server unavailable.
     """
     if version >= V5:
         return reason
@@ -183,7 +183,7 @@ def connack_code(reason: int, version: int) -> int:
 
 
 def reason_of_connack_code(code: int) -> int:
-    """Return the MQTT 5 reason code of a CONNACK return code below MQTT 5; -1 when it is
+    """Return the MQTT 5 reason code for a CONNACK return code below MQTT 5; -1 if it is
     reserved."""
     if code < 0 or code >= len(_FROM_V3):
         return -1
@@ -191,7 +191,7 @@ def reason_of_connack_code(code: int) -> int:
 
 
 def suback_code(reason: int, version: int) -> int:
-    """Return the code that a SUBACK of this version carries: below MQTT 5 every failure is 0x80."""
+    """Return the code in a SUBACK of this protocol level: below MQTT 5 every failure is 0x80."""
     if version < V5 and reason >= UNSPECIFIED_ERROR:
         return UNSPECIFIED_ERROR
     return reason

@@ -1,8 +1,8 @@
-"""The data types of MQTT (v5 §1.5): reading them from bytes and appending them to a BytesWriter.
+"""The data types of MQTT (v5 §1.5): decoding from bytes, and appending to a BytesWriter.
 
-A `Reader` walks over one packet and never past its end; bytes that it cannot read are the peer's
-mistake.
-The `append_` functions raise LocalProtocolError for a value that does not fit its type.
+A `Reader` decodes values of one packet and never reads beyond its end; it raises
+RemoteProtocolError for malformed bytes. The `append_` functions raise LocalProtocolError for a
+value that does not fit its type.
 """
 
 from typing import Final, final
@@ -21,9 +21,10 @@ V31_TOPIC_CHARACTERS_MAX: Final = 32_767
 
 
 def text_of(raw: bytes) -> str:
-    """Decode a UTF-8 string, refusing the characters that MQTT forbids.
+    """Decode a UTF-8 string; a byte order mark is a character like any other [MQTT-1.5.4-3].
 
-    A byte order mark is a character like any other [MQTT-1.5.4-3].
+    Raises:
+        RemoteProtocolError: the bytes are no UTF-8, or have a character that MQTT forbids.
     """
     try:
         text = raw.decode("utf-8")
@@ -36,7 +37,11 @@ def text_of(raw: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Encode a string for the wire, refusing the characters that MQTT forbids."""
+    """Encode a string in UTF-8.
+
+    Raises:
+        LocalProtocolError: the string has a character that MQTT forbids, or over 65,535 bytes.
+    """
     try:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -51,7 +56,7 @@ def bytes_of(text: str) -> bytes:
 @mypyc_attr(acyclic=True)
 @final
 class Reader:
-    """Reads data types from data[position:end]; `position` moves behind what was read."""
+    """Decodes values from data[position:end]; each method advances `position` past its value."""
 
     def __init__(self, data: bytes, position: i64, end: i64) -> None:
         self.data = data
@@ -59,7 +64,7 @@ class Reader:
         self.end: i64 = end
 
     def at_end(self) -> bool:
-        """Return whether everything has been read."""
+        """Return whether all bytes have been read."""
         return self.position >= self.end
 
     def byte(self) -> int:
@@ -104,7 +109,7 @@ class Reader:
         return value
 
     def binary(self) -> bytes:
-        """Read bytes behind a two-byte length (v5 §1.5.6)."""
+        """Read binary data: a two-byte length and the bytes (v5 §1.5.6)."""
         length = self.two_bytes()
         start = self.position
         stop = start + length
@@ -116,11 +121,11 @@ class Reader:
         return self.data[start:stop]
 
     def string(self) -> str:
-        """Read a UTF-8 string behind a two-byte length (v5 §1.5.4)."""
+        """Read a string: a two-byte length and UTF-8 (v5 §1.5.4)."""
         return text_of(self.binary())
 
     def rest(self) -> bytes:
-        """Read everything that has not been read yet."""
+        """Read all remaining bytes."""
         start = self.position
         self.position = self.end
         return self.data[start : self.end]

@@ -1,33 +1,36 @@
-"""The size of a batch: adapted so that no client waits long for the commit before its own.
+"""The largest size of a batch, adapted so that no client waits long for the commit before its own.
 
-How much a disk writes in a hundredth of a second differs by a factor of a hundred from one to the
-next, and with other work of the disk and the interpreter, so it is not a setting but measured: a
-large commit that took too long halves the size, and one that did not lets it grow back, as TCP
-finds the rate of a link. Small commits tell how long a sync takes, which does not depend on size.
+The bytes that a disk writes in a hundredth of a second differ by a factor of a hundred between
+disks, and with other load, so the size is not a setting but measured: a large commit that took too
+long halves the size, and a large commit that did not lets it grow, as TCP finds the rate of a link.
+Small commits measure the time of a sync, which does not depend on the size.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-SLICE_S: Final = 0.02  # a commit should take no longer
-BYTES_MIN: Final = 1_048_576  # less would cost syncs and save no time
+SLICE_S: Final = 0.02  # the longest time that writing a commit should take, without its sync
+BYTES_MIN: Final = 1_048_576  # smaller batches would cost syncs and save no time
 SMALL_BYTES: Final = BYTES_MIN // 16
 BYTES_FIRST: Final = 4 * BYTES_MIN
 
 
 @final
 class BatchSize:
-    """The number of message bytes in a batch above which the clients that filled it must wait.
+    """The largest size of a batch; clients that send more wait for the next one.
 
     Args:
-        bytes_most: the largest such number.
+        bytes_most: the upper bound of the size, in bytes of messages.
+
+    Attributes:
+        bytes_max: the present size, in bytes of messages.
     """
 
     def __init__(self, bytes_most: int) -> None:
         self._bytes_most = bytes_most
         self.bytes_max = min(BYTES_FIRST, bytes_most)
-        self._sync_s = 0.0  # how long small commits took lately
+        self._sync_s = 0.0  # moving average of the duration of small commits
 
     def adapt(self, size_bytes: int, seconds: float) -> None:
         """Adapt the size to a commit of ``size_bytes`` bytes of messages that took ``seconds``."""

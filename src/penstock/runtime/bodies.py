@@ -1,12 +1,12 @@
-"""Reads message bodies from the log, for the sessions that asked for them.
+"""Reads message bodies from the log for the sessions that need them.
 
 ::
 
-      wanted ─▶ read in a thread ── read ─▶ supplied to the session, in the loop
+      fetch ─▶ read in a thread ── success ─▶ supplied to the session, on the event loop
                     ▲         │
-                    ╰─ 1 s ───╯ it failed: nothing is gone, and it is tried again
+                    ╰─ 1 s ───╯ failure: the messages are still in the log, and are read again
 
-A log in memory is read in the loop: a thread would take longer.
+A log in memory is read on the event loop: a thread would take longer.
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ class BodyReader:
 
     Args:
         read: returns messages by offset, without those that the log no longer has; called in a
-            thread if it ``waits``.
+            thread if it ``blocks``.
         now: returns the time of the clocks.
-        supplied: called when a session was given its bodies.
-        waits: whether ``read`` may take time, or fail.
-        retry_s: pause after a read that failed, seconds.
+        on_supply: called when a session got bodies.
+        blocks: whether ``read`` may block or fail.
+        retry_s: pause after a failed read, in seconds.
     """
 
     def __init__(
         self,
         read: Callable[[list[int]], dict[int, Message]],
         now: Callable[[], Now],
-        supplied: Callable[[], None],
-        waits: bool = True,
+        on_supply: Callable[[], None],
+        blocks: bool = True,
         retry_s: float = 1.0,
     ) -> None:
         self._read = read
         self._now = now
-        self._supplied = supplied
-        self._waits = waits
+        self._on_supply = on_supply
+        self._blocks = blocks
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._is_stopped = False
 
     def fetch(self, stored: StoredState, offsets: list[int]) -> None:
-        """Read the bodies that ``stored`` asked for, if it still wants them."""
+        """Read the bodies at ``offsets`` and supply them to ``stored``, if it still needs them."""
         assert offsets, "a session asks for one body at least"
         if self._is_stopped or not stored.needs_bodies(offsets):
             return
-        if not self._waits:
+        if not self._blocks:
             self._loop.call_soon(self._read_in_loop, stored, offsets)
             return
         reading = self._loop.run_in_executor(None, self._read, offsets)
-        reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
+        reading.add_done_callback(lambda done: self._finish_read(stored, offsets, done))
 
     def stop(self) -> None:
-        """Start no more reads; bodies that are being read now are still supplied."""
+        """Start no more reads; reads under way still supply their bodies."""
         self._is_stopped = True
 
-    def _fetched(
+    def _finish_read(
         self, stored: StoredState, offsets: list[int], done: asyncio.Future[dict[int, Message]]
     ) -> None:
         try:
             bodies = done.result()
-        except Exception as error:  # whatever went wrong, the bodies are not gone
+        except Exception as error:  # after any error the bodies are still in the log
             waiting = "dead letters"
             if isinstance(stored, Session):
                 waiting = f"client {stored.client_id}"
@@ -106,4 +106,4 @@ class BodyReader:
     def _supply(self, stored: StoredState, offsets: list[int], bodies: dict[int, Message]) -> None:
         assert len(bodies) <= len(offsets), "a read finds no more than it was asked for"
         stored.supply(offsets, bodies, self._now())
-        self._supplied()
+        self._on_supply()

@@ -1,7 +1,7 @@
 """Log lines about the clients of a driver: connects, disconnects, drops and refusals.
 
-Lines that others can cause at will are limited in number (``RepeatLimiter``). They have the name of
-the driver, by which people filter them.
+Lines that clients can cause at will are limited in number (``RepeatLimiter``). The lines have the
+driver's logger name, by which operators filter them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class ClientLog:
     """Logs the events of one server's clients.
 
     Args:
-        server: counts the drops and the refused subscriptions.
+        server: the engine, which counts drops and refused subscriptions.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._limiter = RepeatLimiter()
 
-    def connected(self, peer: Peer) -> None:
-        """Log one line for a client that was accepted."""
+    def log_connect(self, peer: Peer) -> None:
+        """Log one line for a client that was accepted, once."""
         connection = peer.connection
         if peer.was_connected or not isinstance(connection, ServerConnection):
             return
@@ -64,16 +64,16 @@ class ClientLog:
         name = short(connection.client_id) if connection.client_id else "a client without a name"
         return f"{name} at {peer.wire.peer}"
 
-    def closed(self, peer: Peer) -> None:
-        """Log one line for a connection that we end; for clients never accepted, few lines a
-        second."""
+    def log_close(self, peer: Peer) -> None:
+        """Log one line for a connection that the broker closes; for clients that were never
+        accepted, few lines a second."""
         connection = peer.connection
         if connection.close_reason in ("client disconnected", ""):
             return
         peer.close_is_noted = True
         suppressed: int | None = 0
         if not peer.was_connected:
-            suppressed = self._limiter.admit(_refused(peer), time.monotonic())
+            suppressed = self._limiter.admit(_refusal_kind(peer), time.monotonic())
         if suppressed is not None:
             logger.info(
                 "closed the connection of %s from %s: %s%s",
@@ -83,15 +83,17 @@ class ClientLog:
                 f" (and {suppressed} more like this since the last line)" if suppressed else "",
             )
 
-    def disconnected(self, peer: Peer) -> None:
-        """Log one line for an accepted client whose connection is over."""
+    def log_disconnect(self, peer: Peer) -> None:
+        """Log one line for an accepted client whose connection has ended."""
         if peer.was_connected:
             connection = peer.connection
-            level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
+            level = (
+                logging.DEBUG if peer.close_is_noted else logging.INFO
+            )  # the reason is logged once
             name = connection.client_id
             logger.log(level, "client %s left: %s", name, Sentence(connection.close_reason))
 
-    def drops(self, now_s: float) -> None:
+    def log_drops(self, now_s: float) -> None:
         """Log the messages that were dropped since the last call."""
         for dropped in self._server.drops.take_recent():
             count = dropped.messages
@@ -109,7 +111,7 @@ class ClientLog:
                 count=count,
             )
 
-    def refused_filters(self, now_s: float) -> None:
+    def log_refused_filters(self, now_s: float) -> None:
         """Log the subscriptions that were refused since the last call."""
         for refused in self._server.refused_filters.take():
             many = f"{refused.count:,} subscriptions" if refused.count > 1 else "a subscription"
@@ -133,8 +135,8 @@ def _expiry_text(expiry_s: int) -> str:
     return "never" if expiry_s == NEVER_EXPIRES_S else f"{expiry_s} s"
 
 
-def _refused(peer: Peer) -> str:
-    """Return the kind of refusal that ended a connection; repeated log lines are counted by it."""
+def _refusal_kind(peer: Peer) -> str:
+    """Return the kind of refusal that ended a connection, by which repeated lines are counted."""
     why = peer.connection.close_reason
     kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
     return f"refused {peer.wire.listener} {kind}"

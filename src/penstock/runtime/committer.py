@@ -1,34 +1,34 @@
 """The committer: the one thread that writes commits, in order.
 
-The event loop hands it one sealed commit at a time and goes on filling the next batch;
-the store's write releases the GIL while it syncs. The batch thus grows with the load,
-and the cost of a sync is shared by all that arrived during the one before.
+The event loop submits one sealed commit at a time and fills the next batch meanwhile; the
+store's write releases the GIL while it syncs. The batch thus grows with the load, and all
+messages that arrived during one sync share the cost of the next.
 
-A commit that fails is kept and written once more, unchanged, until it succeeds::
+A commit that fails is written again, unchanged, until it succeeds::
 
-      commit ─▶ written ───────────────────────────────────────────────▶ done(commit, None)
-         │ failed: failing(why)                                             ▲
-         ▼                                                                  │ failing(None)
+      commit ─▶ written ───────────────────────────────────────────────▶ on_done(commit, None)
+         │ failed: on_outage(failure)                                       ▲
+         ▼                                                                  │ on_outage(None)
       wait 0.1 s, 0.2 s, … 5 s ─▶ store.reopen ── works ─▶ same commit ── written
          ▲                             │ fails            │ fails
          ╰─────────────────────────────┴──────────────────╯
          │ longer than retry_s_max, or the store is damaged, or the broker stops
          ▼
-      done(commit, failure)                 fail closed: the broker ends
+      on_done(commit, failure)              fail closed: the broker ends
 
-When a commit fails, the engine's memory is ahead of the disk: offsets are given,
-windows have moved, packet identifiers are noted, and the open batch builds on all of it.
-Taking that back would mean an undo for every kind of state, in the part of the program
-that must be right and is hardly ever run. Keeping it needs none: acknowledgements that wait
-for the commit go on waiting, so no client was promised anything, and to the engine an outage is
-one slow commit. Whether the failed write left something behind (``CommitUnknown``) or not
-(``StoreFailed``) makes no difference either, for writing the same batch twice does what
-writing it once does; only the end differs: what is unknown may be found by the next start,
-as if its acknowledgement had been lost on the way, and a client that sends it again is
-recognised by its packet identifier (QoS 2) or makes a duplicate that QoS 1 allows.
+When a commit fails, the engine's memory is ahead of the disk: offsets are assigned, windows have
+moved, packet identifiers are in use, and the open batch builds on that state. A rollback would need
+an undo for every kind of state, in code that must be right and hardly ever runs. Writing again
+needs none: acknowledgements that wait for the commit keep waiting, so no client was promised
+anything, and to the engine an outage is one slow commit. It makes no difference either whether the
+failed write is partly on disk (``CommitUnknown``) or not (``StoreFailed``), for writing the same
+batch twice has the effect of writing it once. Only the end differs: the next start may find a
+commit whose fate was unknown, as if its acknowledgement had been lost on the way; a client that
+sends the message again is recognised by its packet identifier (QoS 2) or makes a duplicate, which
+QoS 1 allows.
 
-Memory is bounded: one commit is kept, and while the store fails the engine takes in
-nothing that needs it (``StoreHealth.fails``).
+Memory is bounded: one commit is kept, and while the store fails the engine accepts no input that
+needs the store (``StoreHealth.fails``).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from penstock.engine.batch.commit import Commit
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.api import Store
 
-Done = Callable[[Commit, StoreFailed | None], None]
-"""Called on the event loop when a commit is durable, or has failed for good."""
+DoneCallback = Callable[[Commit, StoreFailed | None], None]
+"""Called on the event loop when a commit is durable (None), or has failed for good."""
 
-Failing = Callable[[StoreFailed | None], None]
-"""Called on the event loop when writing failed and is tried again, once for each cause; with
-None when it works again."""
+OutageCallback = Callable[[StoreFailed | None], None]
+"""Called on the event loop when a write failed and is tried again, once for each cause; with None
+when the store works again."""
 
 RETRY_S_FIRST: Final = 0.1
-RETRY_S_LAST: Final = 5.0  # between two attempts; doubled from the first one on
+RETRY_S_LAST: Final = 5.0  # the longest pause; each is twice as long as the one before
 
 
 @final
@@ -61,30 +61,30 @@ class Committer:
     """Writes commits for one event loop.
 
     Args:
-        store: takes the commits.
-        loop: the loop in which ``done`` and ``failing`` are called.
-        done: called with each commit and its outcome.
-        failing: called when the store cannot write, and when it can again.
-        retry_s_max: a commit is tried again for so long, seconds; 0 = never.
+        store: the store that writes the commits.
+        loop: the event loop on which the callbacks are called.
+        on_done: called with each commit and its outcome.
+        on_outage: called when the store cannot write, and when it can write again.
+        retry_s_max: seconds for which a failed commit is tried again; 0 = not at all.
 
     Attributes:
-        took_s: how long the last attempt took, seconds.
-        attempts: how many attempts to write a commit have ended.
-        retry_s_max: as given; another value counts for the next commit that fails.
+        took_s: the duration of the last attempt, in seconds.
+        attempts: the number of attempts to write a commit that have ended.
+        retry_s_max: as the argument; another value counts for the next commit that fails.
     """
 
     def __init__(
         self,
         store: Store,
         loop: asyncio.AbstractEventLoop,
-        done: Done,
-        failing: Failing,
+        on_done: DoneCallback,
+        on_outage: OutageCallback,
         retry_s_max: float,
     ) -> None:
         self._store = store
         self._loop = loop
-        self._done = done
-        self._failing = failing
+        self._on_done = on_done
+        self._on_outage = on_outage
         self.retry_s_max = retry_s_max
         self.took_s = 0.0
         self.attempts = 0
@@ -94,17 +94,17 @@ class Committer:
         self._thread.start()
 
     def submit(self, commit: Commit) -> None:
-        """Write ``commit``, once the one before is written.
+        """Queue ``commit`` for the thread, which writes it after the commits before.
 
-        It is encoded here, on the event loop: the thread would have to wait for the interpreter's
-        lock again and again while the loop is busy, and would keep it from other threads.
+        The commit is encoded here, on the event loop: the thread would wait for the GIL repeatedly
+        while the loop is busy, and would keep the GIL from other threads.
         """
-        with contextlib.suppress(Exception):  # the thread meets it again, and says so
+        with contextlib.suppress(Exception):  # the thread raises it again, and reports it
             self._store.prepare(commit)
         self._commits.put(commit)
 
-    def stop_trying(self) -> None:
-        """Try no failed commit again, now or later: the broker is to stop."""
+    def stop_retrying(self) -> None:
+        """Do not retry failed commits from now on, nor the present one: the broker stops."""
         self._stopping.set()
 
     def stop(self) -> None:
@@ -120,15 +120,14 @@ class Committer:
             failure: StoreFailed | None
             try:
                 failure = self._write(commit)
-            except StoreError as error:  # of a cluster: another machine is the primary
+            except StoreError as error:  # in a cluster: another machine is the primary
                 failure = StoreFailed(str(error))
-            except Exception as error:  # whatever went wrong, nothing may be acknowledged
+            except Exception as error:  # after any error nothing may be acknowledged
                 failure = StoreFailed(f"the commit failed: {error!r}")
-            self._loop.call_soon_threadsafe(self._done, commit, failure)
+            self._loop.call_soon_threadsafe(self._on_done, commit, failure)
 
     def _write(self, commit: Commit) -> StoreFailed | None:
-        """Write ``commit``, however long it takes; return the failure if it is given up, else
-        None."""
+        """Write ``commit`` and retry as long as allowed; return None, or the last failure."""
         failure = self._try(commit)
         if failure is None or self.retry_s_max <= 0:
             return failure
@@ -138,7 +137,7 @@ class Committer:
         while failure is not None:
             if str(failure) != cause:
                 cause = str(failure)
-                self._loop.call_soon_threadsafe(self._failing, failure)
+                self._loop.call_soon_threadsafe(self._on_outage, failure)
             if self._stopping.wait(wait_s) or time.monotonic() >= ends_s:
                 return failure
             wait_s = min(2 * wait_s, RETRY_S_LAST)
@@ -146,11 +145,11 @@ class Committer:
                 self._store.reopen()
             except StoreFailed as error:
                 failure = error
-            except StoreError as error:  # it is damaged: another attempt would not mend it
+            except StoreError as error:  # damaged: another attempt would fail, too
                 return StoreFailed(str(error))
             else:
                 failure = self._try(commit)
-        self._loop.call_soon_threadsafe(self._failing, None)
+        self._loop.call_soon_threadsafe(self._on_outage, None)
         return None
 
     def _try(self, commit: Commit) -> StoreFailed | None:

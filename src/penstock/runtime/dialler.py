@@ -1,4 +1,4 @@
-"""Dials the connection of one session, of a bridge or of a client, and dials again when it ends.
+"""Dials the connection of a bridge's or client's session, and dials again when it ends.
 
 ::
 
@@ -6,12 +6,12 @@
          ▲  ╰─── no answer, refused ──────────────────────────╮ │
          ╰────────── the pause is over ── WAITING (``backoff``) ◀─┴─╯
 
-The address of each attempt, and the pause before it, is chosen by ``server_addresses``. All
-addresses lead to one session.
+``server_addresses`` chooses the address of each attempt and the pause before it. All addresses lead
+to one session.
 
-A session is *established* when the server may have its half of it. That is noted in our half, on
-disk, before the server can have any of it (``established_zone``): only a session that both sides
-know can be resumed [MQTT-3.2.2-4].
+A session is *established* when the server may have state of it. Our half of the session is marked
+so on disk before the server can have any state (``established_zone``): only a session that both
+sides know can be resumed [MQTT-3.2.2-4].
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from penstock.transport.dialling import dial
 
 logger = get_logger(__name__)
 
-_LOGGED_ERRORS_MAX: Final = 100  # addresses whose latest error is not logged as a warning again
+_LOGGED_ERRORS_MAX: Final = 100  # addresses whose latest error is remembered
 
 
 def established_zone(zone: str) -> str:
@@ -58,16 +58,24 @@ class Dialler:
     Args:
         owner: the name of the session's owner in logs, such as "bridge cloud".
         addresses: chooses the address of each attempt, and the pause before it.
-        context: the TLS context; None where no URL needs one.
-        connect: makes the CONNECT packet; its argument is Clean Start.
+        context: the TLS context; None if no URL needs one.
+        make_connect: makes the CONNECT packet; its argument is Clean Start.
         server: the engine with the session.
-        driver: runs the connection.
+        driver: the driver that runs the connection.
         session: the session that is kept connected.
-        limits: its limits.
-        application: the user of the connection; it calls ``connected`` and ``ended``.
-        connect_timeout_s: time limit of each step of connecting, seconds.
-        headers: further headers for the upgrade to WebSocket.
-        changed: called when ``state`` has changed.
+        limits: the limits of the session.
+        application: the user of the connection; it calls ``on_connect`` and ``on_end``.
+        connect_timeout_s: time limit of each step of connecting, in seconds.
+        headers: additional headers for the upgrade to WebSocket.
+        on_state_change: called when ``state`` has changed.
+
+    Attributes:
+        state: "dialling", "connected" or "waiting".
+        attempt: the number of attempts since the last connection; 0 while connected.
+        url: the address of the latest attempt.
+        pause_s: the length of the latest pause between two attempts, in seconds.
+        last_error: the reason why there is no connection; empty while connected.
+        reason_code: the reason code of the latest refusal or DISCONNECT; 0 if it had none.
     """
 
     def __init__(
@@ -75,7 +83,7 @@ class Dialler:
         owner: str,
         addresses: ServerAddresses,
         context: ssl.SSLContext | None,
-        connect: Callable[[bool], Connect],
+        make_connect: Callable[[bool], Connect],
         server: Server,
         driver: Driver,
         session: Session,
@@ -83,14 +91,14 @@ class Dialler:
         application: ClientCallbacks,
         connect_timeout_s: float,
         headers: tuple[tuple[str, str], ...] = (),
-        changed: Callable[[], None] | None = None,
+        on_state_change: Callable[[], None] | None = None,
     ) -> None:
         self.state = "dialling"
-        self.attempt = 0  # since the last connection
-        self.url = ""  # of the latest attempt
-        self.pause_s = 0.0  # while waiting: how long, from its beginning
+        self.attempt = 0
+        self.url = ""
+        self.pause_s = 0.0
         self.last_error = ""
-        self.reason_code = reasons.SUCCESS  # of the latest CONNACK or DISCONNECT with a reason
+        self.reason_code = reasons.SUCCESS
         self.starts_clean = False  # Clean Start of the next CONNECT
         self.redials_at_once = False  # set by the application: the same address, without a pause
         self.arrivals = UnacknowledgedMessages()
@@ -99,7 +107,7 @@ class Dialler:
         self._owner = owner
         self.addresses = addresses
         self._context = context
-        self._connect = connect
+        self._make_connect = make_connect
         self._server = server
         self._driver = driver
         self._session = session
@@ -107,21 +115,22 @@ class Dialler:
         self._application = application
         self._connect_timeout_s = connect_timeout_s
         self._headers = headers
-        self._changed = changed
-        self._connected_s = 0.0  # when CONNACK came, on the loop's clock
+        self._on_state_change = on_state_change
+        self._connected_s = 0.0  # time of CONNACK on the loop's clock
         self._logged_errors: dict[str, str] = {}  # since the last connection, by address
         self._sent_connect = Connect("")  # of the present connection
-        self._connection_ended: asyncio.Future[None] | None = None
+        self._connection_end: asyncio.Future[None] | None = None
         self._dial_requested = asyncio.Event()  # ends the pause
-        # connections that still ask the server to release what an earlier program left
+        # The number of connections on which the server is still asked to release the packet
+        # identifiers of an earlier program.
         self.inherits = 0
         self.is_known = session.zone == established_zone(limits.zone)
         if self.is_known:
-            self.establish()  # opening the session wrote it as not established
+            self.establish()  # opening the session stored it as not established
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the server has accepted the connection."""
+        """True if the server has accepted the present connection."""
         return self.connection is not None and self.connection.state == CONNECTED
 
     async def run(self) -> None:
@@ -139,15 +148,15 @@ class Dialler:
 
     # -- called by the application ----------------------------------------------------------
 
-    def connected(self, connack: Connack) -> None:
-        """Note that the server has accepted the connection."""
+    def on_connect(self, connack: Connack) -> None:
+        """Update the state: the server has accepted the connection with ``connack``."""
         self._connected_s = asyncio.get_running_loop().time()
         self.attempt = 0
         self._logged_errors.clear()
         self.last_error = ""
         self.reason_code = reasons.SUCCESS
         self.is_known = True
-        self.released()
+        self.establish_if_released()
         self.starts_clean = False
         logger.info(
             "%s: connected to %s, which %s",
@@ -157,24 +166,24 @@ class Dialler:
         )
         self._set_state("connected")
 
-    def released(self) -> None:
-        """Note that the server has released the packets that an earlier program left: the session
-        is ours."""
+    def establish_if_released(self) -> None:
+        """Establish the session once the server has released the packet identifiers of an earlier
+        program."""
         assert self.connection is not None
-        is_noted = self._session.zone == established_zone(self._limits.zone)
-        if not is_noted and not self.connection.inherits:
+        is_established = self._session.zone == established_zone(self._limits.zone)
+        if not is_established and not self.connection.inherits:
             self.establish()
 
-    def ended(self) -> None:
-        """Note that the connection is over."""
-        if self._connection_ended is not None and not self._connection_ended.done():
-            self._connection_ended.set_result(None)
+    def on_end(self) -> None:
+        """Begin the pause before the next attempt: the connection has ended."""
+        if self._connection_end is not None and not self._connection_end.done():
+            self._connection_end.set_result(None)
 
     def establish(self) -> None:
         """Store the session as established, with the next commit.
 
         SUBSCRIBE waits for that commit, so the server has subscriptions, and messages for us, only
-        afterwards. A session that the server has without it is not ours.
+        afterwards. A session that the server has without this record is not ours.
         """
         session = self._session
         session.zone = established_zone(self._limits.zone)
@@ -187,15 +196,15 @@ class Dialler:
     # -- dialling ---------------------------------------------------------------------------
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._connection_ended = loop.create_future()
+        self._connection_end = loop.create_future()
         self._connected_s = 0.0
         self.peer = None
         self._set_state("dialling")
 
     def _set_state(self, state: str) -> None:
         self.state = state
-        if self._changed is not None:
-            self._changed()
+        if self._on_state_change is not None:
+            self._on_state_change()
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
@@ -205,7 +214,7 @@ class Dialler:
             self.attempt += 1
             self._begin(loop)
             try:
-                self._sent_connect = self._connect(self.starts_clean)
+                self._sent_connect = self._make_connect(self.starts_clean)
                 encode(self._sent_connect, self._sent_connect.version)
                 await dial(
                     url,
@@ -216,15 +225,15 @@ class Dialler:
                     self._limits.write_buffer_bytes_max,
                     self._headers,
                 )
-                if self._connection_ended is not None:
-                    await self._connection_ended
+                if self._connection_end is not None:
+                    await self._connection_end
             except (OSError, ValueError, LocalProtocolError) as error:
-                if self.peer is not None and self.connection is not None:  # both in one turn
+                if self.peer is not None and self.connection is not None:  # opened just before
                     self.connection.disconnect(self._driver.now())
                 self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
                 self.reason_code = reasons.SUCCESS
-                self.pause_s = self.addresses.unreachable()
-            except Exception as error:  # of what authenticates us
+                self.pause_s = self.addresses.after_failure()
+            except Exception as error:  # for example of the authentication method
                 logger.exception("%s: CONNECT could not be made", self._owner)
                 self.last_error = f"CONNECT could not be made: {error!r}"
                 self.pause_s = self.addresses.pause()
@@ -240,7 +249,8 @@ class Dialler:
                 pass
 
     def _log_error(self) -> None:
-        """Log why there is no connection; as a warning where the address had another error."""
+        """Log why there is no connection: at level debug if the address had the same error before,
+        else as a warning."""
         is_new = self._logged_errors.get(self.url) != self.last_error
         if is_new and len(self._logged_errors) >= _LOGGED_ERRORS_MAX:
             self._logged_errors.clear()
@@ -258,9 +268,11 @@ class Dialler:
         )
 
     def _pause_after(self, lasted_s: float) -> float:
-        """Return how long to wait before dialling again, in seconds, after a connection ended.
+        """Record the reason of a connection's end; return the pause before the next attempt, in
+        seconds.
 
-        Also note its end and its reason.
+        Args:
+            lasted_s: the time since CONNACK, in seconds.
         """
         connection = self.connection
         assert connection is not None
@@ -279,10 +291,12 @@ class Dialler:
             )
         if self.redials_at_once:
             self.redials_at_once = False
-            return self.addresses.same_again()
+            return self.addresses.redial()
         if self.attempt > 0:
-            return self.addresses.refused(connection.reason_code, connection.server_reference)
-        return self.addresses.ended(connection.reason_code, connection.server_reference, lasted_s)
+            return self.addresses.after_refusal(connection.reason_code, connection.server_reference)
+        return self.addresses.after_connection(
+            connection.reason_code, connection.server_reference, lasted_s
+        )
 
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"

@@ -3,7 +3,7 @@
 ::
 
       socket bytes ─▶ Peer.data_received ─▶ engine ─▶ open batch, links   (many times in one turn)
-      what an earlier turn left ────────▶
+      unfinished work of earlier turns ───▶
                                                     │ end of turn
                     ready bytes written ◀───────────┤
                                                     ▼ seal, if no commit is under way
@@ -11,12 +11,12 @@
                                                     │ committed
         deferred bytes written ◀────────────────────╯  and the next batch is sealed
 
-One commit is under way at a time; messages that arrive meanwhile share the next. One that fails is
-under way until the committer has written it after all. Where no client waits for a commit, because
-only sessions made progress, it comes ``_PROGRESS_S`` later, or with the next one. A connection does
-a bounded amount of work in one turn: the driver adapts the bound so that all connections together
-take no longer than ``work_budget.SLICE_S``. The engine resumes in a later turn the rest of that
-work, and publishers that wait for room; until then their sockets are not read
+One commit is under way at a time; messages that arrive meanwhile share the next commit. A commit
+that fails stays under way until the committer has written it. If no client waits for a commit,
+because only sessions made progress, it follows ``_PROGRESS_S`` later, or with the next commit. A
+connection does a bounded amount of work in one turn: the driver adapts the bound so that all
+connections together take no longer than ``work_budget.SLICE_S``. The engine resumes unfinished
+work, and publishers that wait for room, in a later turn; until then their sockets are not read
 (``read_control``).
 """
 
@@ -56,7 +56,7 @@ from penstock.transport.api import Wire
 logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
-_PROGRESS_S: Final = 0.05  # progress of sessions waits so long for a commit that a client needs
+_PROGRESS_S: Final = 0.05  # time that progress of sessions waits for a commit
 
 
 @final
@@ -65,15 +65,16 @@ class Driver(PeerOwner):
 
     Args:
         server: the engine.
-        store: takes the commits, and has the bodies of messages.
-        commit_bytes_max: message bytes waiting for a commit above which reading pauses.
-        failed: called once when the store failed for good, with the reason.
-        store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
-        turn_ended: called at the end of each turn.
-        clock: the clock with which the engine was started; None for one without an earlier run.
+        store: the store, which writes the commits and has the bodies of messages.
+        commit_bytes_max: bytes of messages waiting for a commit above which reading pauses.
+        on_store_failed: called once with the failure when the store failed for good.
+        store_retry_s_max: seconds for which a failed commit is tried again; 0 = not at all.
+        on_turn_end: called at the end of each turn.
+        clock: the clock with which the engine was started; None for a new clock.
 
     Attributes:
-        measures: how long commits and turns take.
+        measures: measurements of commits and turns.
+        turns: the number of turns that have ended.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class Driver(PeerOwner):
         server: Server,
         store: Store,
         commit_bytes_max: int,
-        failed: Callable[[StoreFailed], None],
+        on_store_failed: Callable[[StoreFailed], None],
         store_retry_s_max: float = 0.0,
-        turn_ended: Callable[[], None] | None = None,
+        on_turn_end: Callable[[], None] | None = None,
         clock: MachineClock | None = None,
     ) -> None:
         self._server = server
@@ -92,13 +93,13 @@ class Driver(PeerOwner):
         self._context.store.waiting_bytes_max = commit_bytes_max
         if store.writes_columns:
             self._context.batch.collect_columns()
-        self._on_store_failed = failed
+        self._on_store_failed = on_store_failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
-        waits = store.acknowledged_when != "memory"
-        if waits:
+        is_on_disk = store.acknowledged_when != "memory"
+        if is_on_disk:
             self._committer = Committer(
-                store, self._loop, self._committed, self._store_failing, store_retry_s_max
+                store, self._loop, self._end_commit, self._handle_outage, store_retry_s_max
             )
             self._context.store.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
@@ -107,9 +108,9 @@ class Driver(PeerOwner):
         self.measures = LoopMeasures()
         self._read_peer: Peer | None = None  # read last in this turn
         self._read_since_s = 0.0
-        self._turn_ended = turn_ended
-        self.turns = 0  # that have ended
-        self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
+        self._on_turn_end = on_turn_end
+        self.turns = 0
+        self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, is_on_disk)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines()
         self._read_control = ReadControl(self._context, self.end_turn_soon)
@@ -118,25 +119,27 @@ class Driver(PeerOwner):
         self._turn_began_s = 0.0  # when its first input arrived
         self._turn_begin_scheduled = False
         self._progress_timer: asyncio.TimerHandle | None = None
-        # each is done when the commit under way, the open or the sealed batch is durable
+        # Each is done when the commit under way, the open or the sealed batch is durable.
         self._commit_done: asyncio.Future[None] | None = None
         self._open_batch_durable: asyncio.Future[None] | None = None
         self._sealed_batch_durable: asyncio.Future[None] | None = None
         self._failed = False
-        self._has_stopped = False  # whether nothing is committed any more
-        self._end_reason = ""  # why no client is served any more; empty while clients are served
+        self._has_stopped = False  # True once nothing is committed any more
+        self._end_reason = ""  # set once clients are served no more
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.context.batch.next_offset)
         self._log = ClientLog(server)
         self._tick_due_s = time.monotonic() + _TICK_S
         self._tick_cpu_s = time.thread_time()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        self._store_clock()  # before what this start dates
+        self._store_clock()  # before the first message with a time of this start
         self.end_turn_soon()
 
     def now(self) -> Now:
-        """Return the present time of the clocks; the wall clock's time goes back only if it was set
-        back for good."""
+        """Return the present time of the clocks.
+
+        The wall clock's time goes back only if the clock was set back for good.
+        """
         now = self._clock.now()
         if self._context.events is not None:
             self._context.events.now_us = now.wall_us
@@ -145,7 +148,7 @@ class Driver(PeerOwner):
         return now
 
     def now_of_turn(self) -> Now:
-        """Return the clocks as they were when they were first read in this turn."""
+        """Return the time of the clocks at their first reading in this turn."""
         now = self._context.turn.now
         if now is None:
             now = self._context.turn.now = self.now()
@@ -161,9 +164,14 @@ class Driver(PeerOwner):
         lets_anonymous_in: bool = True,
         identity_of: Callable[[Wire], str | None] | None = None,
     ) -> Peer:
-        """Take a new connection, with the limits of its listener; return its peer.
+        """Take an accepted connection; return its peer.
 
-        ``identity_of`` returns the user that the wire proves; None: CONNECT names the user.
+        Args:
+            wire: the connection.
+            limits: the limits of its listener.
+            lets_anonymous_in: whether clients without a user name are accepted.
+            identity_of: returns the user name that the wire proves, by a certificate; None if
+                CONNECT names the user.
         """
         connection = ServerConnection(self._server, limits, self.now())
         connection.lets_anonymous_in = lets_anonymous_in
@@ -179,7 +187,7 @@ class Driver(PeerOwner):
         return peer
 
     def adopt(self, wire: Wire, connection: ClientConnection) -> Peer:
-        """Run a connection that a bridge dialled."""
+        """Take a connection that was dialled; return its peer."""
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
         if self._end_reason:
@@ -190,10 +198,9 @@ class Driver(PeerOwner):
         return peer
 
     def data_received(self, peer: Peer, data: bytes) -> None:
-        """Hand bytes from a client to its connection; pause reading while the connection must
-        wait."""
+        """Pass bytes from a client to its connection; pause reading if the connection must wait."""
         connection = peer.connection
-        was = connection.state
+        former_state = connection.state
         now = self.now()
         if self._read_peer is not None:
             self._measure_read(now.monotonic_s)
@@ -201,22 +208,22 @@ class Driver(PeerOwner):
         self._read_since_s = now.monotonic_s
         self.end_turn_soon()
         connection.receive(data, now)
-        if connection.state == CONNECTED and was != CONNECTED:
+        if connection.state == CONNECTED and former_state != CONNECTED:
             self._deadlines.watch(peer)
-            self._log.connected(peer)
+            self._log.log_connect(peer)
         self._read_control.update(peer)
 
     def _measure_read(self, now_s: float) -> None:
-        """Record the client that was read last if more than SLOW_TURN_S has passed since its bytes
-        came."""
+        """Record the client that was read last if handling its bytes took more than
+        SLOW_TURN_S."""
         peer = self._read_peer
         self._read_peer = None
         took_s = now_s - self._read_since_s
         if peer is not None and took_s > SLOW_TURN_S:
-            self.measures.read_was_slow(self._log.name_of(peer), took_s)
+            self.measures.record_slow_read(self._log.name_of(peer), took_s)
 
     def pause_writing(self, peer: Peer) -> None:
-        """Measure from now on the unsent bytes of a client: its socket did not take all at once."""
+        """Begin to measure the unsent bytes of a client: its write buffer is full."""
         peer.is_backed_up = True
         self._measure(peer)
 
@@ -238,7 +245,7 @@ class Driver(PeerOwner):
             self._congested[link] = SlowPeer(timeout_s, time.monotonic())
 
     def resume_writing(self, peer: Peer) -> None:
-        """Go on sending to a client whose socket has room again."""
+        """Continue sending to a client: its write buffer has room again."""
         self._congested.pop(peer.connection.link, None)
         peer.is_backed_up = False
         peer.connection.writable(self.now())
@@ -246,25 +253,25 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
-        """Return how many bytes were sent to a client and not taken by the system yet."""
+        """Return the number of bytes that were sent to a client and not taken by the system yet."""
         peer = self._peers.get(link)
         return 0 if peer is None else peer.wire.buffered_bytes()
 
-    def decided(self, link: Link, verdict: AuthResult) -> None:
-        """Pass the result of authentication to the client of ``link``, which may be gone."""
+    def deliver_verdict(self, link: Link, verdict: AuthResult) -> None:
+        """Pass the result of authentication to the client of ``link``, if it is still connected."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
             peer.connection.decided(verdict, self.now())
             if peer.connection.state == CONNECTED:
-                self._log.connected(peer)
+                self._log.log_connect(peer)
             self._deadlines.watch(peer)
             self._read_control.update(peer)
             self._drop_if_closed(peer)
             self.end_turn_soon()
 
     def connection_lost(self, peer: Peer, reason: str) -> None:
-        """Note that a client's socket is gone, and why."""
+        """Tell the peer's connection why its socket is closed."""
         connection = peer.connection
         peer.is_lost = True
         peer.is_backed_up = False
@@ -278,36 +285,36 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def _drop_if_closed(self, peer: Peer) -> None:
-        """Forget a peer whose socket is gone once its connection is over, too."""
+        """Forget a peer once both its socket and its connection are closed."""
         connection = peer.connection
         if not peer.is_closed or self._peers.pop(connection.link, None) is None:
             return
         self._deadlines.forget(peer)
-        self._log.disconnected(peer)
+        self._log.log_disconnect(peer)
 
     @property
     def store_fails(self) -> bool:
-        """Return whether the store cannot write, and is tried again."""
+        """True while the store cannot write, and commits are tried again."""
         return self._context.store.fails
 
     def commit_waits_s(self) -> float:
-        """Return how long the commit under way has taken until now, in seconds; 0 without one."""
+        """Return the age of the commit under way, in seconds; 0 if none is under way."""
         return 0.0 if self._commit_done is None else time.monotonic() - self._sealed_s
 
     # -- turns -------------------------------------------------------------------------
 
     def end_turn_soon(self) -> None:
-        """Schedule the end of this turn, when all sockets that are ready have been read."""
+        """Schedule the end of this turn, after all sockets that are ready have been read."""
         if not self._turn_end_scheduled:
             self._turn_end_scheduled = True
             self._turn_began_s = time.monotonic()
             self._loop.call_soon(self._end_turn)
 
     def push(self) -> None:
-        """Write packets that are ready, and seal the open batch if it is needed, before the turn
-        ends.
+        """Write packets that are ready, and commit the open batch if a client waits for it, without
+        waiting for the end of the turn.
 
-        Programs call it; it must not be called within a call of the driver's.
+        It must not be called from a callback of the driver.
         """
         self._write_ready()
         if self._commit_done is None and not self._failed:
@@ -321,7 +328,7 @@ class Driver(PeerOwner):
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
-        has_begun = self._turn_end_scheduled  # else a commit ended, and no input came
+        has_begun = self._turn_end_scheduled  # False if a commit ended without new input
         self._turn_end_scheduled = False
         self._context.turn.now = None
         if self._read_peer is not None:
@@ -331,18 +338,18 @@ class Driver(PeerOwner):
         took_s = now_s - self._turn_began_s
         self._context.turn.work_budget.turn_took(took_s)
         if took_s > SLOW_TURN_S and has_begun:
-            self.measures.turn_was_slow(took_s)
-        # a commit may have ended this turn early; its scheduled end comes later
+            self.measures.record_slow_turn(took_s)
+        # The end of a commit may end this turn early; its scheduled end follows later.
         self._turn_began_s = now_s
         if self._context.turn.unfinished and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
-        if self._turn_ended is not None:
-            self._turn_ended()
+        if self._on_turn_end is not None:
+            self._on_turn_end()
         self.turns += 1
 
     def _begin_turn(self) -> None:
-        """Resume the work that earlier turns left over, after the sockets have been read."""
+        """Resume the unfinished work of earlier turns, after the sockets have been read."""
         self._turn_begin_scheduled = False
         now = self.now()
         self.end_turn_soon()
@@ -370,13 +377,13 @@ class Driver(PeerOwner):
                 peer = self._peers.get(link)
                 if peer is not None and link.drained:
                     peer.wire.close()
-                    self._log.closed(peer)
+                    self._log.log_close(peer)
 
     async def wait_durable(self) -> None:
-        """Wait until everything done up to now is durable.
+        """Wait until all changes up to now are durable.
 
         Raises:
-            StoreFailed: the store failed for good, or ``stop`` has made its last commit.
+            StoreFailed: the store failed for good, or ``stop`` has made the last commit.
         """
         if self._has_stopped:
             raise StoreFailed("it was stopped before this was on disk")
@@ -388,10 +395,10 @@ class Driver(PeerOwner):
         await asyncio.shield(self._open_batch_durable)
 
     def _commit_progress(self) -> None:
-        """Commit the progress of sessions, when no client has needed a commit for a while."""
+        """Commit the progress of sessions, if no client has needed a commit for ``_PROGRESS_S``."""
         self._progress_timer = None
         if self._commit_done is None and not self._failed and self._context.batch.changed:
-            self._write_ready()  # it comes before what the batch holds
+            self._write_ready()  # before packets that wait for the batch
             self._commit()
 
     def _commit(self) -> None:
@@ -400,7 +407,7 @@ class Driver(PeerOwner):
         commit = self._context.seal()
         if commit.writes:
             self._sealed_s = time.monotonic()
-            self.measures.sealed(commit.appended, self._batch_bytes)
+            self.measures.record_seal(commit.appended, self._batch_bytes)
         self._sealed_batch_durable = self._open_batch_durable
         self._open_batch_durable = None
         if self._committer is None or not commit.writes:
@@ -412,13 +419,13 @@ class Driver(PeerOwner):
             self._committer.submit(commit)
             took_s = time.monotonic() - self._sealed_s
             if took_s > SLOW_TURN_S:
-                self.measures.encoding_was_slow(took_s)
+                self.measures.record_slow_encoding(took_s)
 
-    def _committed(self, commit: Commit, failure: StoreFailed | None) -> None:
-        under_way = self._commit_done
-        assert under_way is not None
+    def _end_commit(self, commit: Commit, failure: StoreFailed | None) -> None:
+        commit_done = self._commit_done
+        assert commit_done is not None
         self._commit_done = None
-        under_way.set_result(None)
+        commit_done.set_result(None)
         assert self._committer is not None
         self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
         if not self._context.store.fails:
@@ -426,12 +433,13 @@ class Driver(PeerOwner):
         if failure is not None:
             self._fail(failure)
             return
-        self.measures.committed(time.monotonic() - self._sealed_s, self._committer.took_s)
+        self.measures.record_commit(time.monotonic() - self._sealed_s, self._committer.took_s)
         self._release(commit)
         self._end_turn()
 
-    def _store_failing(self, failure: StoreFailed | None) -> None:
-        """Note that the store cannot write, and is tried again; with None, that it can again."""
+    def _handle_outage(self, failure: StoreFailed | None) -> None:
+        """Stop accepting input that needs the store, which cannot write; with None, resume: the
+        store can write again."""
         context = self._context
         if failure is None:
             outage_s = time.monotonic() - self._failing_since_s
@@ -449,15 +457,15 @@ class Driver(PeerOwner):
                 self.measures.outages += 1
             context.store.failed(str(failure))
             logger.error(
-                "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and what the log"
-                " has no memory for is missing in streams",
+                "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and messages for"
+                " which the log has no memory are missing in streams",
                 failure,
             )
         self.end_turn_soon()
 
     def _release(self, commit: Commit) -> None:
-        """Release the acknowledgements and deliveries that waited for ``commit``, which is
-        durable."""
+        """Send the acknowledgements and deliveries that waited for ``commit``, which is durable
+        now."""
         if self._context.events is not None or self._context.recorder is not None:
             self.now()
         if self._context.events is not None:
@@ -497,21 +505,21 @@ class Driver(PeerOwner):
     def _tick(self) -> None:
         now_s = time.monotonic()
         cpu_s = time.thread_time()
-        self.measures.ticked(max(0.0, now_s - self._tick_due_s), cpu_s - self._tick_cpu_s)
+        self.measures.record_tick(max(0.0, now_s - self._tick_due_s), cpu_s - self._tick_cpu_s)
         self._tick_due_s = now_s + _TICK_S
         self._tick_cpu_s = cpu_s
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._check_clock()
         now = self.now()
-        for peer in self._deadlines.due(now.monotonic_s):
+        for peer in self._deadlines.take_due(now.monotonic_s):
             peer.connection.tick(now)
             self._deadlines.watch(peer)
             self._drop_if_closed(peer)
-        self._give_up_slow_peers(now)
+        self._close_slow_peers(now)
         self._close_hung_up(now)
         self._server.tick(now)
-        self._log.drops(now.monotonic_s)
-        self._log.refused_filters(now.monotonic_s)
+        self._log.log_drops(now.monotonic_s)
+        self._log.log_refused_filters(now.monotonic_s)
         self.end_turn_soon()
 
     def _check_clock(self) -> None:
@@ -525,11 +533,11 @@ class Driver(PeerOwner):
         if self._committer is not None:  # else there is no next start
             self._context.batch.put_clock(self._clock.record())
 
-    def _give_up_slow_peers(self, now: Now) -> None:
+    def _close_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
             peer = self._peers[link]
-            taken_bytes = link.unwritten_bytes - peer.wire.unwritten_bytes()
-            if slow.has_stalled(taken_bytes, now.monotonic_s):
+            acknowledged_bytes = link.unwritten_bytes - peer.wire.unwritten_bytes()
+            if slow.has_stalled(acknowledged_bytes, now.monotonic_s):
                 del self._congested[link]
                 peer.connection.close(
                     reasons.IMPLEMENTATION_SPECIFIC_ERROR,
@@ -539,43 +547,45 @@ class Driver(PeerOwner):
 
     def _close_hung_up(self, now: Now) -> None:
         if self._failing_since_s > 0.0 or self._context.store.is_full():
-            return  # what they left must wait
+            return  # their last packets must wait
         self._read_control.close_hung_up(now)
 
     @property
     def commit_attempts(self) -> int:
-        """Return how many attempts to write a commit have ended; -1 while none is under way."""
+        """The number of attempts to write a commit that have ended; -1 if no commit is under
+        way."""
         if self._committer is None or self._commit_done is None:
             return -1
         return self._committer.attempts
 
-    def retry_store_for(self, store_retry_s_max: float) -> None:
-        """Set how many seconds a commit that fails from now on is tried again; 0 = not at all."""
+    def set_store_retry(self, store_retry_s_max: float) -> None:
+        """Set the seconds for which a commit that fails from now on is tried again; 0 = not at
+        all."""
         if self._committer is not None:
             self._committer.retry_s_max = store_retry_s_max
 
     # -- the end -----------------------------------------------------------------------
 
     def _close_all(
-        self, reason_code: int, because: str, references: dict[str, str] | None = None
+        self, reason_code: int, reason: str, references: dict[str, str] | None = None
     ) -> None:
         """Close every connection, also before its CONNECT, and refuse new ones."""
         now = self.now()
-        self._end_reason = because
-        self._server.shut_down(reason_code, because, now, references)
+        self._end_reason = reason
+        self._server.shut_down(reason_code, reason, now, references)
         if references is not None:
-            reason_code = reasons.SERVER_SHUTTING_DOWN  # of what is no client: our bridges
+            reason_code = reasons.SERVER_SHUTTING_DOWN  # for bridges; clients are closed already
         for peer in list(self._peers.values()):
-            peer.connection.close(reason_code, because, now)
+            peer.connection.close(reason_code, reason, now)
             self._drop_if_closed(peer)
 
     async def stop(self, references: dict[str, str] | None = None) -> None:
         """Close all connections, commit the open batch, and end the committer.
 
         Args:
-            references: HOST:PORT of the server that takes over, for the clients of each listener,
-                by the listener's name: MQTT 5 clients are sent there (0x9C, v5 §4.11). None: no
-                server takes over; they get the configured farewell.
+            references: HOST:PORT of the server that takes over, by the name of the listener whose
+                clients reach it there: MQTT 5 clients are referred to it (0x9C, v5 §4.11). None if
+                no server takes over; clients get the configured DISCONNECT.
         """
         self._ticker.cancel()
         if self._progress_timer is not None:
@@ -585,20 +595,20 @@ class Driver(PeerOwner):
             if references is None:
                 self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             else:
-                because = "another machine of the cluster takes over"
-                self._close_all(reasons.USE_ANOTHER_SERVER, because, references)
+                reason = "another machine of the cluster takes over"
+                self._close_all(reasons.USE_ANOTHER_SERVER, reason, references)
             self._store_clock()
             self._end_turn()
-            self._log.drops(self.now().monotonic_s)
+            self._log.log_drops(self.now().monotonic_s)
         if self._committer is not None:
-            self._committer.stop_trying()
-            await self._last_commit()
+            self._committer.stop_retrying()
+            await self._finish_commits()
             if not self._failed and self._server.write_events(self.now()):  # about that commit
                 self._end_turn()
-                await self._last_commit()
+                await self._finish_commits()
             self._committer.stop()
             self._has_stopped = True
 
-    async def _last_commit(self) -> None:
+    async def _finish_commits(self) -> None:
         while self._commit_done is not None:
             await self._commit_done

@@ -14,11 +14,11 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 RECORD_S: Final = 60.0
-"""The time between two records of the clock in the store; each costs one small write."""
+"""Time in seconds between two records of the clock in the store; each costs one small write."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _TIMEX_BYTES: Final = 1024  # more than a struct timex has anywhere
-_TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized, or not any more
+_TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized
 _UNSET_BEFORE_US: Final = 1_704_067_200 * MICROSECONDS  # 2024-01-01: older than this program
 
 
@@ -27,8 +27,8 @@ class MachineClock:
     """The steady clock of this process.
 
     Args:
-        record: its state in the store; None for a new clock.
-        next_offset: offset of the next message in the log.
+        record: the clock's state in the store; None for a new clock.
+        next_offset: the offset of the next message in the log.
     """
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
@@ -44,8 +44,8 @@ class MachineClock:
             )
         if self._steady.was_unknown:
             logger.warning(
-                "the machine was started anew, and nothing says that its clock is right: the time"
-                " that the broker was down does not count for expiry"
+                "the machine was restarted, and its clock is not synchronized: the time that the"
+                " broker was down does not count for expiry"
             )
         if self._steady.jumped_us:
             _log_jump("while the broker was down", self._steady.jumped_us)
@@ -55,13 +55,14 @@ class MachineClock:
         return self._steady.now(time.monotonic(), _boot_us())
 
     def check_jump(self, next_offset: int) -> bool:
-        """Compare with the wall clock, and log a jump of it.
+        """Compare the steady clock with the wall clock, and log a jump of the wall clock.
 
         Args:
-            next_offset: offset of the next message in the log.
+            next_offset: the offset of the next message in the log.
 
         Returns:
-            Whether ``record`` must be stored now, since dates jump or it was long ago.
+            True if ``record`` must be stored now: the wall clock jumped, or the last record is
+            older than ``RECORD_S``.
         """
         jumped_us = self._steady.check(self._read(), next_offset)
         if jumped_us:
@@ -75,13 +76,13 @@ class MachineClock:
         return self._steady.record(self._read())
 
     def _read(self, is_set: bool = True) -> ClockSample:
-        """Read the clocks; ``is_set`` matters at a start only."""
+        """Read the clocks; ``is_set`` is only used at a start."""
         return ClockSample(time.time_ns() // 1000, _boot_us(), self._boot_id, is_set)
 
 
 def is_unset(wall_us: int) -> bool:
-    """Return whether a wall clock that says this, microseconds since the Unix epoch, cannot be
-    right."""
+    """Return whether a wall clock cannot be right: its time, ``wall_us`` microseconds since the
+    Unix epoch, is before 2024."""
     return wall_us < _UNSET_BEFORE_US
 
 
@@ -96,8 +97,8 @@ def _log_jump(when: str, jumped_us: int) -> None:
 
 
 def _boot_us() -> int:
-    """Return microseconds since the machine was started, sleep included where the system counts
-    it."""
+    """Return the microseconds since the machine was started, with the time that it slept if the
+    system counts that."""
     return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
 
 

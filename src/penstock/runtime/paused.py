@@ -1,14 +1,15 @@
-"""Connections whose reading is paused; finds the ones whose client has hung up meanwhile.
+"""Connections whose reading is paused; finds those whose client has hung up meanwhile.
 
-The end of a stream is read like everything else, so a paused socket does not report it::
+The end of a stream is read like data, so a paused socket does not report it::
 
-      PAUSED ── there is room again ────────────▶ read
-        ├────── the connection broke ───────────▶ gone
-        ╰────── the peer finished, and its silence has lasted as long as it may ─▶ gone
+      PAUSED ── there is room again ──────────────────────▶ read
+        ├────── the connection broke ─────────────────────▶ hung up
+        ╰────── the peer sent FIN, and was paused for its keep alive ─▶ hung up
 
-A peer that finished may have left much unread, and mostly the room it waits for comes soon: so it
-is kept for its keep alive. A connection that broke is closed at once. Each check is a system call,
-so only peers that were paused for a second are checked, and a few hundred at a time.
+A peer that sent FIN may have sent much before that is still unread, and mostly there is room for it
+soon: so its connection is kept for its keep alive. A connection that broke is closed at once. Each
+check is a system call, so only peers that were paused for a second are checked, and a few hundred
+at a time.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ _FINISHED_S_MAX: Final = 60.0  # for a peer without a keep alive
 
 @final
 class PausedPeers:
-    """The connections that are not read, and since when."""
+    """The peers whose reading is paused, each with the time at which it was paused."""
 
     def __init__(self) -> None:
         self._since_s: dict[Peer, float] = {}
-        self._round: list[Peer] = []  # still to be checked
+        self._round: list[Peer] = []  # peers still to be checked
         self._round_began_s = 0.0
 
     def add(self, peer: Peer, now_s: float) -> None:
-        """Note that reading from ``peer`` is paused, now or earlier."""
+        """Add a peer whose reading is paused; do nothing if it was added before."""
         self._since_s.setdefault(peer, now_s)
 
     def remove(self, peer: Peer) -> None:
-        """Note that ``peer`` is read again, or closed."""
+        """Remove a peer that is read again, or closed."""
         self._since_s.pop(peer, None)
 
     def take_hung_up(self, now_s: float) -> list[Peer]:
-        """Check the next few peers; remove the ones that hung up, and return them."""
+        """Check the next few peers; remove those that hung up, and return them."""
         if not self._round:
             if now_s - self._round_began_s < _CHECK_INTERVAL_S:
                 return []
@@ -62,7 +63,7 @@ class PausedPeers:
 def _has_hung_up(peer: Peer, paused_s: float) -> bool:
     connection = peer.connection
     if paused_s < _CHECK_INTERVAL_S or connection.state != CONNECTED:
-        return False  # before, the connect timeout stands
+        return False  # before CONNACK the connect timeout applies
     found = peer.wire.peer_state()
     if found == ESTABLISHED:
         return False

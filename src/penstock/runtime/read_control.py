@@ -1,9 +1,9 @@
-"""Starts and stops reading of sockets, as connections want, and no faster than limits allow.
+"""Pauses and resumes reading of sockets as their connections require, and by the rate limits.
 
 ::
 
       READ ── too much waits, or it sends too fast ─▶ PAUSED ── there is room, or time ─▶ READ
-        ╰──── it hung up ─▶ the rest of what it sent: one read a turn, until the socket's end
+        ╰──── it hung up ─▶ its unread bytes: one read a turn, until the end of the stream
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _RETRY_S: Final = 0.25
 
 @final
 class ReadControl:
-    """Starts and stops reading the connections of one driver.
+    """Pauses and resumes reading of the connections of one driver.
 
     Args:
-        context: says whether there is room for more input.
-        end_turn_soon: called when a connection is read again.
+        context: the engine context, which has the room for input.
+        end_turn_soon: called when a rate limit allows a connection to be read again.
     """
 
     def __init__(self, context: EngineContext, end_turn_soon: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class ReadControl:
         self._limiter = RepeatLimiter()
 
     def update(self, peer: Peer) -> None:
-        """Start or stop reading from a client, as its connection wants now."""
+        """Pause or resume reading from a client as its connection requires now."""
         connection = peer.connection
         if peer.is_lost:
             return
@@ -76,8 +76,8 @@ class ReadControl:
             )
 
     def _drain(self, peer: Peer) -> None:
-        """Read the rest of a client that hung up: one read a turn of the loop, until the end of the
-        stream."""
+        """Read the unread bytes of a client that hung up: one read a turn of the event loop, until
+        the end of the stream."""
         peer.wire.pause_reading()
         if not peer.is_draining:
             peer.is_draining = True
@@ -98,7 +98,7 @@ class ReadControl:
         self._end_turn_soon()
 
     def forget(self, peer: Peer) -> None:
-        """Forget a peer whose socket is gone."""
+        """Forget a peer whose socket is closed."""
         self.paused.remove(peer)
 
     def close_hung_up(self, now: Now) -> None:

@@ -193,7 +193,7 @@ class Authentication(Authenticate):
         self._guard.queue.forget_trust()
         if before is None or access.users is None:
             return set()
-        return before.changed(access.users)
+        return before.changed_names(access.users)
 
     def apply_settings(self, settings: Access) -> None:
         """Use other settings for delays, bans and remembered logins from now on."""

@@ -47,7 +47,7 @@ class ClientSurvey:
     def __init__(self, server: Server, driver: Driver) -> None:
         self._server = server
         self._driver = driver
-        self._last: Survey | None = None
+        self._last_survey: Survey | None = None
         self._due_s = 0.0
         self._walk_task: asyncio.Task[None] | None = None
 
@@ -58,7 +58,7 @@ class ClientSurvey:
             self._walk_task = asyncio.create_task(self._walk(), name="survey of clients")
         if self._walk_task is not None:
             await asyncio.wait((self._walk_task,), timeout=WAIT_S_MAX)
-        return self._last
+        return self._last_survey
 
     def stop(self) -> None:
         """End a walk under way."""
@@ -76,6 +76,6 @@ class ClientSurvey:
             took_s = await run_in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
             walk.survey.at_s = time.monotonic()
             self._due_s = began_s + took_s / SHARE
-            self._last = walk.survey
+            self._last_survey = walk.survey
         finally:
             self._walk_task = None

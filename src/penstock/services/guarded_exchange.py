@@ -38,11 +38,11 @@ class GuardedExchange(Exchange):
         ``CONNECTION_RATE_EXCEEDED`` if its address or user name failed too often."""
         inner = self._inner
         if not self._may_try(self._address, inner.username):
-            return _refused()
+            return _refusal_step()
         is_first = not inner.username
         step = inner.step(data)
         if step.outcome == CONTINUE and not self._may_try(self._address, inner.username):
-            return _refused()
+            return _refusal_step()
         if step.outcome == SUCCESS:
             self._count_success(self._address, inner.username)
         elif step.outcome == FAILURE and not is_first:  # the first message has no proof
@@ -50,5 +50,5 @@ class GuardedExchange(Exchange):
         return step
 
 
-def _refused() -> Step:
+def _refusal_step() -> Step:
     return Step(FAILURE, reason_code=reasons.CONNECTION_RATE_EXCEEDED)

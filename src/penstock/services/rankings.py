@@ -51,7 +51,7 @@ class Rankings:
         self._server = server
         self._driver = driver
         self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._waiting_count = 0
 
     def serve_on(self, control: Control) -> None:
         """Answer requests on ``control``."""
@@ -69,16 +69,16 @@ class Rankings:
             raise ConfigError(f"a ranking has 1 to {LIMIT_MAX} entries, not {request.limit}")
         measure = MEASURES.index(request.measure)
         selection = selection_of(request.filter)
-        if self._waiting >= WAITING_MAX:
+        if self._waiting_count >= WAITING_MAX:
             raise StoreError(f"{WAITING_MAX} others wait for a ranking of sessions; ask again")
         began_s = time.monotonic()
-        self._waiting += 1
+        self._waiting_count += 1
         try:
             async with self._one_at_a_time:
                 walk = RankingWalk(self._server, selection, measure, request.limit)
                 entries = await self._describe_highest(walk)
         finally:
-            self._waiting -= 1
+            self._waiting_count -= 1
         took_s = time.monotonic() - began_s
         return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
 

@@ -37,7 +37,7 @@ class ReferralService:
         """Number of connections that ended without such an answer, since the start."""
         self.partial_connect_bytes = 0
         """Bytes of CONNECTs that have arrived in part."""
-        self._open: set[ReferralConnection] = set()
+        self._connections: set[ReferralConnection] = set()
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._closed = False
@@ -45,7 +45,7 @@ class ReferralService:
     @property
     def open_count(self) -> int:
         """The number of connections whose CONNECT has not arrived whole."""
-        return len(self._open)
+        return len(self._connections)
 
     def accept(self, wire: Wire, limits: EngineLimits, primary: Callable[[], str]) -> Endpoint:
         """Take a connection; return the endpoint that answers its CONNECT.
@@ -57,7 +57,7 @@ class ReferralService:
                 empty if no primary is known.
         """
         connection = ReferralConnection(self, wire, limits, primary)
-        self._open.add(connection)
+        self._connections.add(connection)
         if self._closed:  # its handshake was under way
             self._loop.call_soon(wire.close)
         return connection
@@ -65,14 +65,14 @@ class ReferralService:
     def close(self) -> None:
         """Close all connections, also those that are still being opened; clients may reconnect."""
         self._closed = True
-        for connection in list(self._open):
+        for connection in list(self._connections):
             connection.wire.close()
 
     def end_connection(self, connection: ReferralConnection, reason: str) -> None:
         """Count and log a connection that has ended; further calls do nothing."""
-        if connection not in self._open:
+        if connection not in self._connections:
             return
-        self._open.discard(connection)
+        self._connections.discard(connection)
         if connection.referral.is_referred:
             self.referred += 1
         else:

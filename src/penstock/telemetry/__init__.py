@@ -1,1 +1,1 @@
-"""The broker's reports about itself: its log lines, and how text of others is shown."""
+"""Log lines, and the escaping of text from clients in log lines and on terminals."""

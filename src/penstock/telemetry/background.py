@@ -1,10 +1,10 @@
-"""Log lines written by a thread of their own, so that the event loop never waits for their reader.
+"""A logging handler that writes in a thread, so that the event loop never waits for the log.
 
 ::
 
       a line ─▶ queue, at most LINES_MAX ─▶ thread ─▶ standard error, or a file
                       │ full
-                      ╰─▶ counted; the number is said when there is room again
+                      ╰─▶ dropped and counted; the count is logged when there is room again
 
 A broker whose standard error is a pipe without a reader would stop in the middle of a turn, with
 all its clients, when the pipe is full.
@@ -20,40 +20,40 @@ import threading
 from typing import Final, final
 
 LINES_MAX: Final = 10_000
-"""Lines that wait to be written; further ones are lost, and counted."""
+"""Largest number of lines that wait to be written; further lines are lost, and counted."""
 
 CLOSE_S: Final = 2.0
-"""How long a program that ends waits for its last lines to be written, seconds."""
+"""Longest time in seconds that ``close`` waits for the last lines to be written."""
 
 
 @final
 class BackgroundHandler(logging.Handler):
-    """Hands records to another handler, in a thread.
+    """Passes records to another handler, in a thread.
 
     Args:
-        target: writes them; only the thread touches it.
-        lines_max: records that wait at most.
+        target: the handler that writes the records; only the thread uses it.
+        lines_max: the largest number of records that wait.
     """
 
     def __init__(self, target: logging.Handler, lines_max: int = LINES_MAX) -> None:
         super().__init__()
         self._target = target
         self._records: queue.Queue[logging.LogRecord | None] = queue.Queue(lines_max)
-        self._lost = 0
+        self._lost_lines = 0
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record; its text is made now, while the values in it are as they were."""
+        """Queue a record, with its text formatted now, before its arguments change."""
         try:
             text = record.getMessage()
-        except Exception:  # text and arguments do not fit: a mistake, and no reason to stop
+        except Exception:  # format and arguments do not match: a defect, and no reason to stop
             text = f"{record.msg} {record.args!r}"
         record.msg, record.args = text, None
         try:
             self._records.put_nowait(record)
         except queue.Full:
-            self._lost += 1
+            self._lost_lines += 1
 
     def retire(self) -> None:
         """Let the thread end once it has written the queued records, without waiting for it."""
@@ -65,7 +65,7 @@ class BackgroundHandler(logging.Handler):
         try:
             self._records.put(None, timeout=CLOSE_S)
         except queue.Full:
-            pass  # there is no reader
+            pass  # nothing reads the output
         else:
             self._thread.join(CLOSE_S)
         super().close()
@@ -73,7 +73,7 @@ class BackgroundHandler(logging.Handler):
     def _write(self) -> None:
         while (record := self._records.get()) is not None:
             self._target.handle(record)
-            lost, self._lost = self._lost, 0
+            lost, self._lost_lines = self._lost_lines, 0
             if lost:
                 self._target.handle(
                     logging.LogRecord(
@@ -93,11 +93,11 @@ class BackgroundHandler(logging.Handler):
 class DescriptorHandler(logging.Handler):
     """Writes lines to a file descriptor.
 
-    It has no lock and no buffer, which the end of the program would wait for while a write is
-    stuck: only one thread may use it.
+    The handler has no lock and no buffer, for which an exit would wait while a write is blocked:
+    only one thread may use it.
 
     Args:
-        descriptor: an open one; it is not closed.
+        descriptor: an open file descriptor, which is never closed here.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -109,7 +109,7 @@ class DescriptorHandler(logging.Handler):
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; one that cannot be written is lost."""
+        """Write a line; a line that cannot be written is lost."""
         left = memoryview(f"{self.format(record)}\n".encode(errors="backslashreplace"))
         with contextlib.suppress(OSError):
             while left:

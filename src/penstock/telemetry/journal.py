@@ -1,8 +1,7 @@
 """Log lines for systemd's journal: each begins with its priority, ``<3>`` for an error.
 
-The journal reads it from standard error where that is its own stream, and shows and searches lines
-by it (`journalctl -p warning`): sd-daemon(3). Elsewhere the three characters would only be in the
-way.
+The journal reads the priority from standard error if that is a stream to the journal, and filters
+lines by it (`journalctl -p warning`): sd-daemon(3). Elsewhere lines have no such prefix.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _DEBUG: Final = 7
 def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
     """Return whether ``descriptor`` is a stream to the journal.
 
-    A program that was started by a service, with its output elsewhere, has the same environment;
-    so the stream that is named there is compared with the one that is open.
+    A program that a service started with its output elsewhere has the same environment; so the
+    stream in JOURNAL_STREAM is compared with the open descriptor.
     """
     try:
         status = os.fstat(descriptor)
@@ -35,16 +34,18 @@ def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
 
 
 @final
-class WithPriority(logging.Formatter):
-    """Another formatter's text, each line with the priority of its record."""
+class PriorityFormatter(logging.Formatter):
+    """Adds the priority of a record to each line of another formatter's text."""
 
-    def __init__(self, lines: logging.Formatter) -> None:
+    def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
-        self._lines = lines
+        self._formatter = formatter
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of ``record``; a traceback has many lines."""
+        """Return the text of ``record`` with the priority before each line, also of a traceback."""
         priority = next(
             (number for level, number in _PRIORITIES if record.levelno >= level), _DEBUG
         )
-        return "\n".join(f"<{priority}>{line}" for line in self._lines.format(record).split("\n"))
+        return "\n".join(
+            f"<{priority}>{line}" for line in self._formatter.format(record).split("\n")
+        )

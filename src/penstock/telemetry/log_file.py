@@ -1,12 +1,13 @@
-"""A log file that rotates, and survives a full disk, a lost directory and a foreign ``logrotate``.
+"""A log file that rotates, and survives a full disk, a lost directory and an external
+``logrotate``.
 
 ::
 
-      a line ─▶ moved or removed from outside? ───── a new file ─▶ too long? ─ FILE.1 … ─▶ written
-                                                                                │ fails
-            one warning, and this line ─▶ standard error, until a line is written ◀╯
+      a line ─▶ file moved or removed? ─ open again ─▶ file too long? ─ rotate ─▶ written
+                                                                            │ fails
+            a warning and the line ─▶ standard error, until a line is written ◀╯
 
-The disk that is full is often the one with the log on it: just then its lines must not be lost.
+The full disk is often the disk with the log file: just then its lines must not be lost.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ class LogFileHandler(logging.Handler):
     """Appends lines to a file; only one thread may use it.
 
     Args:
-        path: path of the file.
-        bytes_max: size above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
-        files_max: number of renamed files that are kept, at least 1.
-        fallback: takes the lines that cannot be written to the file.
+        path: the path of the file.
+        bytes_max: size in bytes above which the file is renamed to PATH.1, PATH.1 to PATH.2 and so
+            on.
+        files_max: the number of renamed files that are kept, at least 1.
+        fallback: the handler for lines that cannot be written to the file.
 
     Raises:
         OSError: the file cannot be opened.
@@ -43,7 +45,7 @@ class LogFileHandler(logging.Handler):
         self._bytes_max = bytes_max
         self._files_max = files_max
         self._fallback = fallback
-        self._diverted = 0  # lines that went to ``fallback`` since one was written
+        self._diverted_lines = 0  # written to ``fallback`` since the last line in the file
         self._file = os.open(self._path, _FLAGS, 0o666)
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
@@ -53,15 +55,18 @@ class LogFileHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line to the file, or to ``fallback`` if that fails."""
         try:
-            if self._diverted:
-                self._append(_about(f"{self._diverted} lines went to standard error", record))
-                self._diverted = 0
+            if self._diverted_lines:
+                text = f"{self._diverted_lines} lines went to standard error"
+                self._append(_warning(text, record))
+                self._diverted_lines = 0
             self._append(record)
         except OSError as error:
-            if not self._diverted:
+            if not self._diverted_lines:
                 failure = f"log.file {self._path} cannot be written: {error.strerror or error};"
-                self._fallback.emit(_about(f"{failure} until it can, its lines come here", record))
-            self._diverted += 1
+                self._fallback.emit(
+                    _warning(f"{failure} until it can, its lines come here", record)
+                )
+            self._diverted_lines += 1
             self._fallback.emit(record)
 
     def close(self) -> None:
@@ -83,7 +88,7 @@ class LogFileHandler(logging.Handler):
                 left = left[os.write(self._file, left) :]
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, size_bytes)  # half a line is none
+                os.ftruncate(self._file, size_bytes)  # removes a partial line
             raise
 
     def _reopen_if_moved(self) -> int:
@@ -101,11 +106,11 @@ class LogFileHandler(logging.Handler):
     def _rotate(self) -> None:
         for number in range(self._files_max - 1, 0, -1):
             with contextlib.suppress(FileNotFoundError):
-                self._renamed(number).replace(self._renamed(number + 1))
-        self._path.replace(self._renamed(1))
+                self._rotated_path(number).replace(self._rotated_path(number + 1))
+        self._path.replace(self._rotated_path(1))
         self._open()
 
-    def _renamed(self, number: int) -> Path:
+    def _rotated_path(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
 
     def _open(self) -> None:
@@ -114,6 +119,6 @@ class LogFileHandler(logging.Handler):
         self._file = file
 
 
-def _about(message: str, record: logging.LogRecord) -> logging.LogRecord:
-    """Return a warning about the log itself, with the origin of ``record``."""
+def _warning(message: str, record: logging.LogRecord) -> logging.LogRecord:
+    """Return a warning about the log file, with the logger's name of ``record``."""
     return logging.LogRecord(record.name, logging.WARNING, "", 0, message, None, None)

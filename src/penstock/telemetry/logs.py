@@ -1,20 +1,20 @@
-"""Log lines on standard error, and a brake for warnings that would repeat for every message.
+"""Log lines, and a rate limit for warnings that would repeat for every message.
 
-One line per event, time first in UTC, level, part of Penstock, text:
+One line per event, with time in UTC, level, part of Penstock, text:
 
     2026-11-21T07:52:06.120Z WARNING runtime.driver: dropped 2 messages (client m-7): queue full
 
-Names in a line are written by others: client identifiers, users, topics, a server's reason string.
-So a log line is a text of ours with *arguments*, and each argument is cut, escaped and rid of
-passwords before any handler sees it (``get_logger``):
+Clients choose names that appear in a line: client identifiers, users, topics, reason strings. So a
+log line is a constant text with *arguments*, and each argument is cut, escaped and its passwords
+masked before any handler sees it (``get_logger``):
 
-    logger.info("client %s left: %s", client_id, Sentence(because))
+    logger.info("client %s left: %s", client_id, Sentence(reason))
                         │  text: 128 characters  │ a sentence that quotes names, an error, a path:
                         │                        │ 1,024
 
-A cause that strikes ten thousand times a second must not write ten thousand lines: a
-`RepeatLimiter` lets the first of each kind through, then one per interval, with the number of lines
-it suppressed. It is pure: the caller passes the time.
+A cause that repeats ten thousand times a second must not write ten thousand lines: a
+`RepeatLimiter` admits the first line of each kind, then one per interval, with the number of lines
+that it suppressed. It is pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Final, TextIO
 
 from penstock.masking import mask_secrets
 from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
-from penstock.telemetry.journal import WithPriority, is_journal
+from penstock.telemetry.journal import PriorityFormatter, is_journal
 from penstock.telemetry.log_file import LogFileHandler
 
 ROOT: Final = "penstock"
@@ -38,15 +38,16 @@ REPEAT_INTERVAL_S: Final = 10.0
 REPEAT_KEYS_MAX: Final = 1000
 _STDERR: Final = 2
 NAME_CHARACTERS_MAX: Final = 128
-"""Length of a client identifier, user name, topic or other text in a line, before escaping."""
+"""Longest client identifier, user name, topic or other text in a line, before escaping."""
 
 SENTENCE_CHARACTERS_MAX: Final = 1024
-"""Length of a sentence, an error or a path in a line, before escaping."""
+"""Longest sentence, error or path in a line, before escaping."""
 
-_READ_CHARACTERS_MAX: Final = 4 * SENTENCE_CHARACTERS_MAX
-"""Length of an argument that is searched for passwords: one may end behind what is shown."""
+_MASKED_CHARACTERS_MAX: Final = 4 * SENTENCE_CHARACTERS_MAX
+"""Number of characters of an argument that are searched for passwords: a password may end after
+the characters that are shown."""
 
-_KIND_CHARACTERS_MAX: Final = 256  # kept of each kind of warning
+_KIND_CHARACTERS_MAX: Final = 256  # characters of a kind of warning that are compared
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -62,7 +63,7 @@ _ENDS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Sentence(str):
-    """A sentence as an argument of a log line: it may be longer than a name."""
+    """An argument of a log line that may be as long as a sentence, and not only as a name."""
 
     __slots__ = ()
 
@@ -70,7 +71,8 @@ class Sentence(str):
 def get_logger(name: str) -> logging.Logger:
     """Return the logger `name`, which cuts, escapes and masks the arguments of its lines.
 
-    It does so for all handlers, those of a program included that uses the client library.
+    The arguments are the same for all handlers, also those of a program that uses the client
+    library.
     """
     logger = logging.getLogger(name)
     logger.addFilter(_quote_arguments)
@@ -79,29 +81,30 @@ def get_logger(name: str) -> logging.Logger:
 
 def _quote_arguments(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
-        record.args = tuple(_quoted(argument) for argument in record.args)
+        record.args = tuple(_quote(argument) for argument in record.args)
     return True
 
 
-def _quoted(argument: object) -> object:
-    """Return `argument`, or as text the part of it that a line may have."""
+def _quote(argument: object) -> object:
+    """Return `argument` if it may appear in a line unchanged, else its text cut, escaped and
+    masked."""
     if argument is None or isinstance(argument, int | float):
         return argument
     try:
         text = str(argument)
-    except Exception:  # of a program's own class; what is logged must go on
+    except Exception:  # of a program's own class; logging must not fail
         return type(argument).__name__
     is_name = type(argument) is str
     characters_max = NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX
-    shown = printable(_cut(mask_secrets(text[:_READ_CHARACTERS_MAX]), characters_max))
+    shown = printable(_cut(mask_secrets(text[:_MASKED_CHARACTERS_MAX]), characters_max))
     return argument if shown == text else shown
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with everything escaped that would not show as a character of its own.
+    r"""Return `text` with all characters escaped that are not printable.
 
-    Client identifiers and topics may hold line breaks, which forge lines, and the control
-    characters that terminals obey. The escapes are those that JSON has: ``\\n``, ``\\u001b``.
+    Client identifiers and topics may contain line breaks, which forge lines, and control characters
+    that terminals execute. The escapes are those of JSON: ``\\n``, ``\\u001b``.
     """
     if text.isprintable():
         return text
@@ -111,7 +114,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a library's text of several lines, perhaps with colours, as one plain line."""
+    """Return a text of several lines, perhaps with terminal colours, as one plain line."""
     return " ".join(_COLOUR.sub("", text).split())
 
 
@@ -122,12 +125,12 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-class OneLine(logging.Formatter):
-    """Time, level, logger and message on one line; a traceback follows only where one is given."""
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line with time, level, logger and message; a traceback follows on
+    further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line for `record`, its message in printable characters only: see
-        `printable`."""
+        """Return the line for `record`, with its message escaped by `printable`."""
         time_text = _time_text(record)
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
@@ -137,11 +140,12 @@ class OneLine(logging.Formatter):
         return line
 
 
-class OneObject(logging.Formatter):
-    """One JSON object on one line: time, level, logger, message, and exception where one is."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a JSON object on one line: time, level, logger, message, and exception if
+    there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object for `record`; control characters are escaped in it, too."""
+        """Return the JSON object for `record`."""
         found = {
             "time": _time_text(record),
             "level": record.levelname.lower(),
@@ -159,7 +163,7 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def short(name: str) -> str:
-    """Return a name in the length that a log line has for one: at most 128 characters."""
+    """Return a name cut to ``NAME_CHARACTERS_MAX``, with an ellipsis if it was longer."""
     return _cut(name, NAME_CHARACTERS_MAX)
 
 
@@ -168,18 +172,19 @@ def _cut(text: str, characters_max: int) -> str:
 
 
 def configure_logs(level: str, stream: TextIO | None = None) -> None:
-    """Send Penstock's log lines of `level` and above to `stream`; repeating replaces the set-up.
+    """Send Penstock's log lines of `level` and above to `stream`; a later call replaces this
+    configuration.
 
     Args:
         level: "debug", "info", "warning" or "error".
-        stream: standard error if None.
+        stream: the stream; None for standard error.
 
     Raises:
-        KeyError: the level is none of these; `config` does not let another through.
+        KeyError: the level is unknown; `config` accepts only known levels.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(OneLine())
-    _use(handler, level)
+    handler.setFormatter(LineFormatter())
+    _set_handler(handler, level)
 
 
 def configure_broker_logs(
@@ -190,23 +195,26 @@ def configure_broker_logs(
     Args:
         level: as for ``configure_logs``.
         form: "text" or "json".
-        file: its path; empty for standard error.
-        file_bytes_max: size of the file above which it is renamed to FILE.1 and a new one begins.
-        files_max: files beside it, FILE.1 the newest; at least 1.
+        file: the path of the log file; empty for standard error.
+        file_bytes_max: size in bytes above which the file is renamed to FILE.1 and a new file
+            begins.
+        files_max: the number of renamed files that are kept, FILE.1 the newest; at least 1.
 
     Raises:
         OSError: the file cannot be written.
     """
     target: logging.Handler = DescriptorHandler(_STDERR)
-    lines = OneObject() if form == "json" else OneLine()
-    target.setFormatter(WithPriority(lines) if is_journal(_STDERR, os.environ) else lines)
+    formatter = JsonFormatter() if form == "json" else LineFormatter()
+    target.setFormatter(
+        PriorityFormatter(formatter) if is_journal(_STDERR, os.environ) else formatter
+    )
     if file:
         target = LogFileHandler(file, file_bytes_max, files_max, target)
-        target.setFormatter(lines)
-    _use(BackgroundHandler(target), level)
+        target.setFormatter(formatter)
+    _set_handler(BackgroundHandler(target), level)
 
 
-def _use(handler: logging.Handler, level: str) -> None:
+def _set_handler(handler: logging.Handler, level: str) -> None:
     logger = logging.getLogger(ROOT)
     for old in list(logger.handlers):
         logger.removeHandler(old)
@@ -218,14 +226,14 @@ def _use(handler: logging.Handler, level: str) -> None:
 
 
 class RepeatLimiter:
-    """At most one line per kind and interval, with a count of suppressed lines.
+    """Admits at most one line per kind and interval, and counts the suppressed lines.
 
-    It remembers `keys_max` kinds; beyond that the one not seen for longest is forgotten, which may
-    let one line too many through and never suppresses a new kind.
+    The limiter remembers `keys_max` kinds; beyond that the kind not seen for longest is forgotten,
+    which may admit one line too many and never suppresses a new kind.
 
     Args:
         interval_s: seconds between two lines of one kind, above 0.
-        keys_max: kinds remembered, at least 1.
+        keys_max: the number of kinds that are remembered, at least 1.
     """
 
     def __init__(
@@ -233,29 +241,33 @@ class RepeatLimiter:
     ) -> None:
         self.interval_s = interval_s
         self.keys_max = keys_max
-        self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()  # (last line, held back)
+        self._limits: OrderedDict[str, tuple[float, int]] = OrderedDict()  # last line, suppressed
 
     def admit(self, key: str, now_s: float, count: int = 1) -> int | None:
-        """Ask to write a line of kind `key` at `now_s`, in seconds of any steady clock.
+        """Return whether a line of kind `key` may be written now.
 
-        ``count`` is how many things the line is about.
+        Args:
+            key: the kind of the line.
+            now_s: the time of any monotonic clock, in seconds.
+            count: the number of occurrences that the line reports.
 
         Returns:
-            None to stay silent, else how many things of this kind were suppressed before this line.
+            None if the line is suppressed, else the number of occurrences of this kind that were
+            suppressed before it.
         """
-        key = key[:_KIND_CHARACTERS_MAX]  # it may have names of 65,535 bytes in it
-        seen = self._seen.get(key)
+        key = key[:_KIND_CHARACTERS_MAX]  # it may contain names of 65,535 bytes
+        seen = self._limits.get(key)
         if seen is None:
-            if len(self._seen) >= self.keys_max:
-                self._seen.popitem(last=False)
-            self._seen[key] = (now_s, 0)
+            if len(self._limits) >= self.keys_max:
+                self._limits.popitem(last=False)
+            self._limits[key] = (now_s, 0)
             return 0
-        self._seen.move_to_end(key)
+        self._limits.move_to_end(key)
         last_s, suppressed = seen
         if now_s - last_s < self.interval_s:
-            self._seen[key] = (last_s, suppressed + count)
+            self._limits[key] = (last_s, suppressed + count)
             return None
-        self._seen[key] = (now_s, 0)
+        self._limits[key] = (now_s, 0)
         return suppressed
 
 
@@ -282,9 +294,18 @@ def log_limited(
     *args: object,
     count: int = 1,
 ) -> None:
-    """Log a line of kind `key` unless `limiter` suppresses it; it counts those suppressed before.
+    """Log a line of kind `key` unless `limiter` suppresses it; the line has the number of
+    occurrences suppressed before.
 
-    ``count`` is how many things the line is about.
+    Args:
+        logger: the logger.
+        level: the level of the line.
+        limiter: the limiter of the logger.
+        now_s: the time of any monotonic clock, in seconds.
+        key: the kind of the line.
+        message: the format of the line.
+        args: the arguments of the format.
+        count: the number of occurrences that the line reports.
     """
     suppressed = limiter.admit(key, now_s, count)
     if suppressed is None:

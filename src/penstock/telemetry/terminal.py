@@ -1,18 +1,18 @@
-r"""Standard output and standard error on a terminal: control characters of others are escaped.
+r"""Standard output and standard error on a terminal: control characters are escaped.
 
 ::
 
-      print, a traceback, a log line ─▶ sys.stdout, sys.stderr ─▶ everything escaped that is not
-                                                │                  shown as a character of its own
+      print, a traceback, a log line ─▶ sys.stdout, sys.stderr ─▶ characters that are not printable
+                                                │                  are escaped
       payloads, as bytes ─▶ write_bytes ────────╯
       tables and colours ─▶ cli/screen.py: each text escaped, then colours ─▶ the stream below
 
-Topics, client identifiers, payloads and reason strings are written by others. A terminal obeys ESC
-sequences and C1 characters in them: they write over what is shown, or have the terminal answer as
-if its user had typed. So a program that calls ``guard_terminals`` first cannot forget it later:
-all text that is not printed through ``cli/screen.py`` is escaped, colours of its own too.
+Clients choose topics, client identifiers, payloads and reason strings. A terminal executes ESC
+sequences and C1 characters in them: they overwrite the screen, or let the terminal send input as if
+its user had typed it. So a program that calls ``guard_terminals`` first cannot forget to escape:
+all text that is not printed through ``cli/screen.py`` is escaped, even colours of the program.
 
-The escapes are those that JSON has, ``\u001b``: an object that is printed stays one.
+The escapes are those of JSON, ``\u001b``: a JSON object that is printed stays valid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EscapingStream(io.TextIOWrapper):
     """A text stream to a terminal that escapes control characters.
 
     Args:
-        below: the stream that the terminal obeys; both write through to the same buffer.
+        below: the stream without escaping; both write through to the same buffer.
     """
 
     def __init__(self, below: io.TextIOWrapper) -> None:
@@ -44,18 +44,18 @@ class EscapingStream(io.TextIOWrapper):
         self.below = below
 
     def write(self, text: str) -> int:
-        """Write `text` escaped; return how many characters of it were given."""
+        """Write `text` escaped; return the length of `text`."""
         super().write(for_terminal(text))
         return len(text)
 
 
 @final
 class TerminalSafe(bytes):
-    """Bytes that a terminal may obey: the user's own colours, and text that is escaped already."""
+    """Bytes that need no escaping: the user's own colours, and text that is escaped already."""
 
 
 def guard_terminals() -> None:
-    """Have `sys.stdout` and `sys.stderr` escape from now on, each of them that is a terminal."""
+    """Replace `sys.stdout` and `sys.stderr` by an ``EscapingStream``, if they are terminals."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         is_guarded = isinstance(stream, EscapingStream)
@@ -64,12 +64,12 @@ def guard_terminals() -> None:
 
 
 def raw_stream(stream: TextIO) -> TextIO:
-    """Return the stream below ``stream`` that escapes nothing, for a program's own colours."""
+    """Return the stream below ``stream``, which escapes nothing, for a program's own colours."""
     return stream.below if isinstance(stream, EscapingStream) else stream
 
 
 def for_terminal(text: str) -> str:
-    """Return `text` with everything escaped that a terminal would obey, but tabs and line ends."""
+    """Return `text` with all control characters escaped except tabs and line feeds."""
     if text.isprintable():
         return text
     lines = ["\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n")]
@@ -77,7 +77,7 @@ def for_terminal(text: str) -> str:
 
 
 def bytes_for_terminal(data: bytes) -> bytes:
-    r"""Return `data` as `for_terminal` has it; bytes that are no UTF-8 become ``\udcXX``.
+    r"""Return `data` escaped as by `for_terminal`; bytes that are no UTF-8 become ``\udcXX``.
 
     `TerminalSafe` bytes stay as they are.
     """
@@ -87,7 +87,7 @@ def bytes_for_terminal(data: bytes) -> bytes:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write `data` to standard output as it is, or escaped where that is a terminal."""
+    """Write `data` to standard output; escape it if standard output is a terminal."""
     stream = sys.stdout
     stream.flush()
     stream.buffer.write(bytes_for_terminal(data) if stream.isatty() else data)

@@ -148,7 +148,7 @@ class Admission:
         self.per_address_max = per_address_max
         self._descriptors = descriptors
         self._by_source: Counter[str] = Counter()
-        self._waiting: list[_WaitingConnection] = []
+        self._waiting_connections: list[_WaitingConnection] = []
         self._limiter = RepeatLimiter()
 
     def admit(self, peer: str, source: str | None = None) -> ConnectionSlot | None:
@@ -187,9 +187,9 @@ class Admission:
         found = self._slot_for(waiting)  # a slot may have been released meanwhile
         if found is not None:
             return found
-        if len(self._waiting) >= WAITING_MAX:
-            self._waiting.pop(0).answer.set_result(None)
-        self._waiting.append(waiting)
+        if len(self._waiting_connections) >= WAITING_MAX:
+            self._waiting_connections.pop(0).answer.set_result(None)
+        self._waiting_connections.append(waiting)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(WAIT_S_MAX, self._give_up, waiting)
         try:
@@ -231,10 +231,10 @@ class Admission:
             self._by_source[source] -= 1
             if self._by_source[source] == 0:
                 del self._by_source[source]
-        for waiting in sorted(self._waiting, key=lambda one: one.source != source):
+        for waiting in sorted(self._waiting_connections, key=lambda one: one.source != source):
             found = self._slot_for(waiting)
             if found is not None:
-                self._waiting.remove(waiting)
+                self._waiting_connections.remove(waiting)
                 waiting.answer.set_result(found)
 
     # -- slots -------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Admission:
 
     def _give_up(self, waiting: _WaitingConnection) -> None:
         if not waiting.answer.done():
-            self._waiting.remove(waiting)
+            self._waiting_connections.remove(waiting)
             waiting.answer.set_result(None)
 
     def _has_room(self, source: str | None) -> bool:

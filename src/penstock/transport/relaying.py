@@ -224,7 +224,7 @@ class Relaying:
         """Number of connections for which the other machine was not reached, since the start; the
         caller of ``relay`` counts them."""
         self._user_timeout_s = user_timeout_s
-        self._open: set[RelayedConnection] = set()
+        self._connections: set[RelayedConnection] = set()
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._limiter = RepeatLimiter()
         self._loop = asyncio.get_running_loop()
@@ -233,7 +233,7 @@ class Relaying:
     @property
     def open_count(self) -> int:
         """The number of connections that are relayed now."""
-        return len(self._open)
+        return len(self._connections)
 
     async def relay(
         self,
@@ -278,8 +278,8 @@ class Relaying:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         own = peer_name(connection, connection.getsockname())
-        pair = RelayedConnection(destination, slot, self._buffer, self._open.discard)
-        self._open.add(pair)
+        pair = RelayedConnection(destination, slot, self._buffer, self._connections.discard)
+        self._connections.add(pair)
         self.relayed += 1
         joining = self._loop.create_task(
             self._join(pair, connection, dialled, relayed_header(peer, own))
@@ -304,7 +304,7 @@ class Relaying:
         except BaseException:
             dialled.close()
             pair.abort()
-            self._open.discard(pair)
+            self._connections.discard(pair)
             raise
 
     async def watch(self, leads_to_primary: Callable[[RelayedConnection], bool]) -> None:
@@ -316,12 +316,12 @@ class Relaying:
         """
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            for pair in list(self._open):
+            for pair in list(self._connections):
                 if pair.client.is_dead() or pair.primary.is_dead() or not leads_to_primary(pair):
                     pair.abort()
 
     def close(self) -> None:
         """Close all connections at once, and relay no more."""
         self._closed = True
-        for pair in list(self._open):
+        for pair in list(self._connections):
             pair.abort()

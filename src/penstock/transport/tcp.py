@@ -36,7 +36,7 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
     sockets: list[socket.socket] = []
     port = address.port
     try:
-        for family, host in await _resolved(address):
+        for family, host in await _resolve(address):
             listening = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(listening)
             listening.setblocking(False)
@@ -97,7 +97,7 @@ def set_user_timeout(stream: socket.socket, user_timeout_s: float) -> None:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
-async def _resolved(address: Address) -> list[tuple[socket.AddressFamily, str]]:
+async def _resolve(address: Address) -> list[tuple[socket.AddressFamily, str]]:
     """Return the addresses of a host with their families, each once."""
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

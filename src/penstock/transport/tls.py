@@ -217,7 +217,7 @@ def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | 
     parts = [part for names in found.get("subject", ()) for part in names]
     return ClientCertificate(
         ",".join(
-            f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in reversed(parts)
+            f"{_SHORT_NAMES.get(name, name)}={_escape(value)}" for name, value in reversed(parts)
         ),
         next((value for name, value in reversed(parts) if name == "commonName"), ""),
     )
@@ -236,7 +236,7 @@ def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
     return certificate.common_name if kind == "common_name" else certificate.subject
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """Return a value of a distinguished name, escaped by RFC 4514 §2.4, so that one value cannot
     look like two."""
     text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value)

@@ -100,7 +100,7 @@ def test_users_by_name() -> None:
 def test_who_changed() -> None:
     before = Users({"same": LINES[0], "other": LINES[1], "gone": LINES[2]})
     after = Users({"same": LINES[0], "other": LINES[3], "new": LINES[2]})
-    assert before.changed(after) == {"other", "gone"}
+    assert before.changed_names(after) == {"other", "gone"}
 
 
 def test_the_file_is_written_and_read(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def referral(**limits: Any) -> Referral:
     return Referral(EngineLimits(**limits), 100.0)
 
 
-def answer_of(tested: Referral, version: int) -> Connack:
+def parse_answer(tested: Referral, version: int) -> Connack:
     decoder = Decoder(2**16, version, server=False)
     decoder.feed(tested.answer)
     answer = decoder.next_packet()
@@ -38,7 +38,7 @@ def answered(connect: Connect, primary: str = PRIMARY, **limits: Any) -> Connack
     tested.receive(encode(connect, connect.version), primary)
     assert tested.is_over
     assert tested.is_referred
-    return answer_of(tested, connect.version)
+    return parse_answer(tested, connect.version)
 
 
 def test_an_mqtt_5_client_is_told_the_primary() -> None:
@@ -92,7 +92,7 @@ def test_an_unknown_version_is_refused_as_by_the_broker(level: int, version: int
     tested.receive(b"\x10\x0c\x00\x04MQTT" + bytes([level]) + b"\x02\x00\x00\x00\x00", PRIMARY)
     assert tested.is_over
     assert not tested.is_referred
-    assert answer_of(tested, version).reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
+    assert parse_answer(tested, version).reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
 
 
 def test_a_version_that_the_listener_does_not_accept_is_refused() -> None:
@@ -130,7 +130,7 @@ def test_a_huge_connect_is_refused_by_its_length() -> None:
     tested = referral(connect_packet_size_bytes_max=1000)
     tested.receive(whole[:20], PRIMARY)
     assert tested.is_over
-    assert answer_of(tested, V5).reason_code == reasons.PACKET_TOO_LARGE
+    assert parse_answer(tested, V5).reason_code == reasons.PACKET_TOO_LARGE
 
 
 def test_it_waits_as_long_as_the_broker_however_slow_the_bytes() -> None:
@@ -173,7 +173,7 @@ def test_every_connect_has_the_same_answer_however_it_arrives(data: st.DataObjec
     if version != V5:
         assert at_once.answer == bytes([0x20, 2, 0, 3])
     elif at_once.answer:
-        assert answer_of(at_once, V5).reason_code == reasons.USE_ANOTHER_SERVER
+        assert parse_answer(at_once, V5).reason_code == reasons.USE_ANOTHER_SERVER
 
 
 @given(st.lists(st.binary(max_size=64), max_size=8), st.sampled_from(["", PRIMARY]))

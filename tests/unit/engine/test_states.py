@@ -258,7 +258,7 @@ def test_the_sentence_for_a_server(state: int, packet: Packet, sentence: str) ->
 
 
 def test_acknowledgements_that_the_decoder_gives_as_numbers_are_in_both_tables() -> None:
-    """``plain_ack`` passes the table by, in the state CONNECTED."""
+    """``next_plain_ack`` passes the table by, in the state CONNECTED."""
     for table in (SERVER, CLIENT):
         for packet_type in range(PUBACK, PUBCOMP + 1):
             assert table.accepts(CONNECTED, packet_type)

@@ -32,14 +32,14 @@ def test_a_service_that_goes_away_loses_no_events(tmp_path: Path) -> None:
         address = Address("127.0.0.1", served.port)
         with StreamClient(str(address), 0.0) as client:
             feed = EventFeed(client)
-            assert feed.look()
+            assert feed.refresh()
             log.append(3, topics=TOPICS, payload=payload)
-            assert not feed.look()
+            assert not feed.refresh()
             served.shutdown()
             with pytest.raises(StreamUnavailable):
                 list(feed.read())
             served = StreamServer(address, LogFollower(tmp_path), [STREAM])
-            assert not feed.look()
+            assert not feed.refresh()
             assert [event["n"] for _, event in feed.read()] == [3, 4, 5]
             assert not list(feed.read())
             assert feed.missed == 0

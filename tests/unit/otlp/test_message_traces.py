@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.otlp.message_traces import (
     DELIVER,
-    MARKS_MAX,
     RECEIVE,
+    SPAN_EVENTS_MAX,
     TEXT_LENGTH_MAX,
     MessageTraces,
     Span,
@@ -67,7 +67,7 @@ def test_a_message_is_a_trace_with_a_span_for_each_receiver() -> None:
     assert (near.name, near.start_us, near.end_us) == (DELIVER, 13, 20)
     assert near.attributes["messaging.client.id"] == "near"
     assert (away.start_us, away.end_us) == (10, 40)
-    marks = [(mark.name, mark.at_us) for mark in away.marks]
+    marks = [(mark.name, mark.at_us) for mark in away.events]
     assert marks[0] == ("queued", 10)
     assert marks[-1] == ("completed", 40)
     assert {span.trace_id for span in found} == {root.trace_id}
@@ -106,7 +106,7 @@ def test_a_drop_is_an_error_with_its_reason(kind: str) -> None:
     found = spans_of(
         traces(), received(1, 1), committed(1), step(kind, 1, "away", reason="queue_full")
     )
-    assert found[-1].error == found[-1].marks[-1].reason == "queue_full"
+    assert found[-1].error == found[-1].events[-1].reason == "queue_full"
 
 
 def test_qos_0_is_done_when_it_was_sent() -> None:
@@ -141,7 +141,7 @@ def test_what_takes_too_long_is_sent_as_it_is_and_its_rest_ignored() -> None:
     assert not list(into.expire(1000))
     (away,) = into.expire(1001)
     assert away.attributes["messaging.mqtt.state"] == "queued"
-    assert (into.cut, into.open_spans) == (1, 0)
+    assert (into.cut_traces, into.open_spans) == (1, 0)
     assert not spans_of(into, step("sent", 1, "away", at=2000))
 
 
@@ -153,7 +153,7 @@ def test_what_is_open_when_the_clock_is_set_back_is_sent_as_it_is() -> None:
     assert not spans_of(into, step("queued", 1, "away", at=9000), received(2, 1, at=8000))
     (away, root) = spans_of(into, received(3, 1, at=6999))
     assert (away.name, root.attributes["messaging.mqtt.log_offset"]) == (DELIVER, 2)
-    assert (into.cut, into.open_spans) == (2, 1)
+    assert (into.cut_traces, into.open_spans) == (2, 1)
     assert len(list(into.expire(8000))) == 1
 
 
@@ -178,9 +178,9 @@ def test_text_of_others_is_cut_and_receivers_stay_apart() -> None:
     )
     assert len(found) == 3
     for span in found:
-        assert len(span.marks) <= MARKS_MAX
+        assert len(span.events) <= SPAN_EVENTS_MAX
         texts = [text for text in span.attributes.values() if isinstance(text, str)]
-        for text in (*texts, span.error, *(mark.reason for mark in span.marks)):
+        for text in (*texts, span.error, *(mark.reason for mark in span.events)):
             assert len(text) <= TEXT_LENGTH_MAX
 
 
@@ -212,7 +212,7 @@ def test_a_whole_story_leaves_nothing_open_and_each_receiver_has_one_span(
 ) -> None:
     into = traces()
     found = spans_of(into, *events)
-    assert (into.open_spans, into.cut) == (0, 0)
+    assert (into.open_spans, into.cut_traces) == (0, 0)
     sessions = sum(event["sessions"] for kind, event in events if kind == "received")
     messages = sum(kind == "received" for kind, _ in events)
     assert len(found) == sessions + messages

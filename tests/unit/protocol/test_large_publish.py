@@ -10,7 +10,7 @@ from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
-from penstock.protocol.large_publish import LARGE_BYTES, TELLING_BYTES
+from penstock.protocol.large_publish import FRONT_BYTES_MAX, LARGE_BYTES
 from penstock.protocol.packets import Packet, Pingreq, Publish
 from penstock.protocol.properties import Properties
 from tests.support.budget import budget
@@ -43,7 +43,7 @@ def in_pieces(wire: bytes, version: int, steps: list[int]) -> list[Packet]:
     properties_length=st.sampled_from([0, 1, 60_000, 2 * LARGE_BYTES]),
     small=st.integers(0, 3),
     steps=st.lists(
-        st.sampled_from([1, 3, 9, 4096, 65_536, TELLING_BYTES, LARGE_BYTES, 4 * LARGE_BYTES]),
+        st.sampled_from([1, 3, 9, 4096, 65_536, FRONT_BYTES_MAX, LARGE_BYTES, 4 * LARGE_BYTES]),
         min_size=1,
         max_size=5,
     ).filter(lambda steps: sum(steps) > 4000),

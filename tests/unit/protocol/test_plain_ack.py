@@ -32,7 +32,7 @@ def read(pieces: list[bytes], version: int, server: bool, plain: bool) -> list[o
         for piece in pieces:
             decoder.feed(piece)
             while True:
-                ack = decoder.plain_ack() if plain else 0
+                ack = decoder.next_plain_ack() if plain else 0
                 if ack != 0:
                     found.append((ack >> 16, ack & 0xFFFF, 0, None))
                     continue
@@ -66,8 +66,8 @@ def test_they_are_the_same_wherever_they_are_cut(
 def test_one_that_says_more_is_left_to_the_others() -> None:
     decoder = Decoder(1000, 5)
     decoder.feed(bytes([0x40, 2, 1, 2, 0x40, 3, 1, 3, 0x10]))
-    assert decoder.plain_ack() == 4 << 16 | 0x0102
-    assert decoder.plain_ack() == 0
+    assert decoder.next_plain_ack() == 4 << 16 | 0x0102
+    assert decoder.next_plain_ack() == 0
     packet = decoder.next_packet()
     assert isinstance(packet, Ack)
     assert (packet.packet_id, packet.reason_code) == (0x0103, 0x10)

@@ -57,7 +57,7 @@ async def test_a_read_that_fails_is_told_and_tried_again(
 
 async def test_what_is_in_memory_is_read_in_the_loop() -> None:
     log, supplied = ShakyLog(0), asyncio.Event()
-    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, waits=False)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, blocks=False)
     reader.fetch(asking(), OFFSETS)
     await asyncio.sleep(0)
     assert log.reads == [OFFSETS]
@@ -69,7 +69,7 @@ async def test_one_that_fails_there_keeps_no_other_from_its_bodies() -> None:
     failures: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
-    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, waits=False)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, blocks=False)
     reader.fetch(asking(), OFFSETS)
     reader.fetch(asking(), OFFSETS)
     await asyncio.sleep(0)

@@ -306,7 +306,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     peer.connection_lost("connection closed by the peer")
     assert list(rig.driver._peers.values()) == [peer]
     if decided:
-        rig.driver.decided(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
+        rig.driver.deliver_verdict(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
         assert rig.server.context.batch.next_offset == 1
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED

@@ -31,7 +31,7 @@ def dialled(addresses: ServerAddresses) -> str:
 
 def connected_to(addresses: ServerAddresses, wanted: str) -> None:
     while dialled(addresses) != wanted:
-        addresses.unreachable()
+        addresses.after_failure()
 
 
 def test_each_is_tried_at_once_and_the_pauses_between_rounds_grow() -> None:
@@ -39,7 +39,9 @@ def test_each_is_tried_at_once_and_the_pauses_between_rounds_grow() -> None:
     for pause_s in (FIRST_S, 2 * FIRST_S, 4 * FIRST_S):
         for name, code in (("a", None), ("b", reasons.SERVER_UNAVAILABLE), ("c", ANOTHER)):
             assert dialled(addresses) == name
-            waits_s = addresses.unreachable() if code is None else addresses.refused(code, "")
+            waits_s = (
+                addresses.after_failure() if code is None else addresses.after_refusal(code, "")
+            )
             assert addresses.is_round_over is (name == "c")
             assert waits_s <= SOON_S or name == "c"
         assert 0.75 * pause_s <= waits_s <= 1.25 * pause_s
@@ -48,10 +50,10 @@ def test_each_is_tried_at_once_and_the_pauses_between_rounds_grow() -> None:
 def test_after_a_lost_connection_the_next_is_tried_and_the_lost_one_last() -> None:
     addresses = cluster()
     connected_to(addresses, "b")
-    assert addresses.ended(0, "", STABLE_S) <= SOON_S
+    assert addresses.after_connection(0, "", STABLE_S) <= SOON_S
     for name in ("c", "a", "b"):
         assert dialled(addresses) == name
-        waits_s = addresses.refused(ANOTHER, "b")  # a standby may not know that b is gone
+        waits_s = addresses.after_refusal(ANOTHER, "b")  # a standby may not know that b is gone
         assert (waits_s > SOON_S) is (name == "b")
 
 
@@ -59,7 +61,7 @@ def test_the_only_address_is_dialled_again_after_a_pause() -> None:
     addresses = cluster("mqtt://a")
     for lasted_s in (0.0, STABLE_S):
         assert dialled(addresses) == "a"
-        assert addresses.ended(0, "", lasted_s) > SOON_S
+        assert addresses.after_connection(0, "", lasted_s) > SOON_S
 
 
 def test_short_connections_end_in_a_pause() -> None:
@@ -67,7 +69,7 @@ def test_short_connections_end_in_a_pause() -> None:
     pauses_s = []
     for _ in range(6):
         dialled(addresses)
-        pauses_s.append(addresses.ended(0, "", STABLE_S / 2))
+        pauses_s.append(addresses.after_connection(0, "", STABLE_S / 2))
     assert [pause_s > SOON_S for pause_s in pauses_s] == [False, True] * 3
 
 
@@ -75,26 +77,26 @@ def test_short_connections_end_in_a_pause() -> None:
 def test_a_session_that_was_ended_is_not_fought_for_at_the_next_address(code: int) -> None:
     addresses = cluster()
     connected_to(addresses, "b")
-    assert addresses.ended(code, "", STABLE_S) > SOON_S
+    assert addresses.after_connection(code, "", STABLE_S) > SOON_S
     assert dialled(addresses) == "b"
 
 
 def test_a_refused_login_waits_the_longest_once_all_were_asked() -> None:
     addresses = cluster()
     dialled(addresses)
-    assert addresses.refused(reasons.NOT_AUTHORIZED, "") <= SOON_S
+    assert addresses.after_refusal(reasons.NOT_AUTHORIZED, "") <= SOON_S
     dialled(addresses)
-    assert addresses.refused(ANOTHER, "a") <= SOON_S  # a was asked in this round
+    assert addresses.after_refusal(ANOTHER, "a") <= SOON_S  # a was asked in this round
     dialled(addresses)
-    assert addresses.unreachable() > LONGEST_S / 2
+    assert addresses.after_failure() > LONGEST_S / 2
 
 
 def test_a_login_that_one_refused_and_another_accepted_is_soon_tried_again() -> None:
     addresses = cluster("mqtt://a,b")
     dialled(addresses)
-    addresses.refused(reasons.NOT_AUTHORIZED, "")
+    addresses.after_refusal(reasons.NOT_AUTHORIZED, "")
     dialled(addresses)
-    assert addresses.ended(0, "", 1.0) < 2 * FIRST_S
+    assert addresses.after_connection(0, "", 1.0) < 2 * FIRST_S
 
 
 @pytest.mark.parametrize("code", [ANOTHER, MOVED])
@@ -116,7 +118,7 @@ def test_a_reference_leads_only_to_the_given_addresses(
 ) -> None:
     addresses = cluster()
     dialled(addresses)
-    assert addresses.refused(code, reference) <= SOON_S
+    assert addresses.after_refusal(code, reference) <= SOON_S
     assert dialled(addresses) == chosen
     assert [str(url) for url in addresses.urls] == [f"mqtt://{name}:1883" for name in "abc"]
 
@@ -124,23 +126,23 @@ def test_a_reference_leads_only_to_the_given_addresses(
 def test_a_reference_of_a_primary_that_hands_over_is_followed_at_once() -> None:
     addresses = cluster()
     dialled(addresses)
-    assert addresses.ended(ANOTHER, "c", 3 * STABLE_S) <= SOON_S
+    assert addresses.after_connection(ANOTHER, "c", 3 * STABLE_S) <= SOON_S
     assert dialled(addresses) == "c"
 
 
 def test_other_reason_codes_refer_to_no_server() -> None:
     addresses = cluster()
     dialled(addresses)
-    addresses.refused(reasons.SERVER_BUSY, "c")
+    addresses.after_refusal(reasons.SERVER_BUSY, "c")
     assert dialled(addresses) == "b"
 
 
 def test_a_reference_does_not_lead_out_of_tls() -> None:
     addresses = cluster("mqtts://a,mqtt://b:1,mqtts://b:2", follows=True)
     dialled(addresses)
-    addresses.refused(ANOTHER, "b:1")
+    addresses.after_refusal(ANOTHER, "b:1")
     assert str(addresses.take()) == "mqtts://b:1"
-    addresses.refused(ANOTHER, "b")
+    addresses.after_refusal(ANOTHER, "b")
     assert str(addresses.take()) == "mqtts://b:2"
 
 
@@ -161,17 +163,17 @@ def test_other_servers_are_followed_by_a_client_that_may(
 ) -> None:
     addresses = cluster(url, follows=True)
     addresses.take()
-    addresses.refused(ANOTHER, reference)
+    addresses.after_refusal(ANOTHER, reference)
     assert str(addresses.take()) == followed
 
 
 def test_a_server_that_moved_is_replaced_for_good() -> None:
     addresses = cluster("mqtt://a,b", follows=True)
     dialled(addresses)
-    addresses.refused(MOVED, "new")
+    addresses.after_refusal(MOVED, "new")
     assert dialled(addresses) == "new"
-    addresses.ended(0, "", STABLE_S)
-    assert [dialled(addresses), addresses.refused(ANOTHER, "") <= SOON_S] == ["b", True]
+    addresses.after_connection(0, "", STABLE_S)
+    assert [dialled(addresses), addresses.after_refusal(ANOTHER, "") <= SOON_S] == ["b", True]
     assert dialled(addresses) == "new"
 
 
@@ -180,7 +182,7 @@ def test_servers_that_always_name_new_ones_end_in_a_pause(code: int) -> None:
     addresses = cluster("mqtt://a", follows=True)
     for number in range(REFERENCES_MAX + 1):
         addresses.take()
-        pause_s = addresses.refused(code, f"other-{number}")
+        pause_s = addresses.after_refusal(code, f"other-{number}")
         assert (pause_s > SOON_S) is (number == REFERENCES_MAX)
 
 
@@ -206,11 +208,11 @@ def test_no_address_is_dialled_twice_without_a_pause_or_a_connection_that_stood(
         assert url not in round_of
         round_of.append(url)
         if kind == "unreachable":
-            addresses.unreachable()
+            addresses.after_failure()
         elif kind == "refused":
-            addresses.refused(code, reference)
+            addresses.after_refusal(code, reference)
         else:
-            addresses.ended(code, reference, lasted_s)
+            addresses.after_connection(code, reference, lasted_s)
             if lasted_s:
                 round_of.clear()
         if addresses.is_round_over:

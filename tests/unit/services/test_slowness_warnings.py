@@ -45,53 +45,53 @@ def measured(caplog: pytest.LogCaptureFixture) -> Measured:
 
 
 def test_a_client_that_keeps_the_loop_busy_is_named(measured: Measured) -> None:
-    measured.measures.read_was_slow("press-7 at 10.0.0.7:4711", 0.7)
-    measured.measures.read_was_slow("other at 10.0.0.8:4712", 0.2)
-    measured.measures.ticked(0.9, 0.8)
+    measured.measures.record_slow_read("press-7 at 10.0.0.7:4711", 0.7)
+    measured.measures.record_slow_read("other at 10.0.0.8:4712", 0.2)
+    measured.measures.record_tick(0.9, 0.8)
     (line,) = measured.tick()
     assert line.startswith("all clients waited: the event loop ran 0.9 s late: what client press-7")
     assert "kept it busy for 0.7 s" in line
 
 
 def test_a_large_commit_that_is_encoded_is_a_cause(measured: Measured) -> None:
-    measured.measures.sealed(100_000, 2**24)
-    measured.measures.encoding_was_slow(0.6)
-    measured.measures.ticked(0.7, 0.7)
+    measured.measures.record_seal(100_000, 2**24)
+    measured.measures.record_slow_encoding(0.6)
+    measured.measures.record_tick(0.7, 0.7)
     (line,) = measured.tick()
     assert "encoding a commit of 100000 messages took 0.6 s" in line
 
 
 def test_a_processor_that_others_have_is_a_cause(measured: Measured) -> None:
-    measured.measures.ticked(2.0, 0.01)
+    measured.measures.record_tick(2.0, 0.01)
     (line,) = measured.tick()
     assert "had the processor for 0.0 s of that time only" in line
 
 
 def test_what_has_no_single_cause_says_so(measured: Measured) -> None:
-    measured.measures.ticked(0.6, 0.8)
+    measured.measures.record_tick(0.6, 0.8)
     (line,) = measured.tick()
     assert "nothing that stands out" in line
 
 
 def test_a_little_lag_is_no_line_and_much_of_it_is_one_in_ten_seconds(measured: Measured) -> None:
-    measured.measures.ticked(LOOP_S - 0.1, 1.0)
+    measured.measures.record_tick(LOOP_S - 0.1, 1.0)
     assert measured.tick() == []
     for _ in range(3):
-        measured.measures.ticked(LOOP_S, 1.0)
+        measured.measures.record_tick(LOOP_S, 1.0)
         measured.tick()
-    measured.measures.ticked(LOOP_S, 1.0)
+    measured.measures.record_tick(LOOP_S, 1.0)
     (line,) = measured.tick(REPEAT_INTERVAL_S)
     assert line.endswith("(and 2 more like this since the last line)")
 
 
 def test_a_slow_write_is_the_disk_and_else_it_is_the_processor(measured: Measured) -> None:
-    measured.measures.sealed(12, 3_000)
-    measured.measures.committed(2.0, 1.9)
+    measured.measures.record_seal(12, 3_000)
+    measured.measures.record_commit(2.0, 1.9)
     (line,) = measured.tick()
     assert line.startswith("acknowledgements waited 2.0 s for a commit of 12 messages, 3000 bytes:")
     assert "look at the disk" in line
-    measured.measures.sealed(1, 10)
-    measured.measures.committed(2.0, 0.1)
+    measured.measures.record_seal(1, 10)
+    measured.measures.record_commit(2.0, 0.1)
     (line,) = measured.tick(REPEAT_INTERVAL_S)
     assert "the processor was busy" in line
 
@@ -106,15 +106,15 @@ def test_a_commit_that_hangs_is_told_while_it_does(measured: Measured) -> None:
 
 
 def test_a_commit_that_outlasted_an_outage_is_not_told_again(measured: Measured) -> None:
-    measured.measures.sealed(1, 10)
+    measured.measures.record_seal(1, 10)
     measured.measures.outages += 1
-    measured.measures.committed(60.0, 0.01)
+    measured.measures.record_commit(60.0, 0.01)
     assert measured.tick() == []
 
 
 def test_zero_is_no_warning(measured: Measured) -> None:
     measured.warnings.loop_s = measured.warnings.commit_s = 0.0
-    measured.measures.ticked(9.0, 9.0)
-    measured.measures.committed(9.0, 9.0)
+    measured.measures.record_tick(9.0, 9.0)
+    measured.measures.record_commit(9.0, 9.0)
     measured.waits_s = 9.0
     assert measured.tick() == []

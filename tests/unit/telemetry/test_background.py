@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from penstock.telemetry.background import BackgroundHandler
-from penstock.telemetry.logs import OneObject
+from penstock.telemetry.logs import JsonFormatter
 from tests.support.deadline import wait_for
 
 
@@ -68,7 +68,7 @@ def test_a_line_of_json() -> None:
         record = logging.LogRecord(
             "penstock.a.b", logging.INFO, "", 0, "\x1b[2J \x9b2J %s\n", ("ü",), sys.exc_info()
         )
-    line = OneObject().format(record)
+    line = JsonFormatter().format(record)
     assert line.isprintable()
     found = json.loads(line)
     assert found["level"] == "info"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.telemetry.journal import WithPriority, is_journal
-from penstock.telemetry.logs import OneLine
+from penstock.telemetry.journal import PriorityFormatter, is_journal
+from penstock.telemetry.logs import LineFormatter
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from penstock.telemetry.logs import OneLine
 )
 def test_each_level_has_its_priority(level: int, priority: int) -> None:
     record = logging.LogRecord("penstock.x", level, "", 0, "text", None, None)
-    assert WithPriority(OneLine()).format(record).startswith(f"<{priority}>20")
+    assert PriorityFormatter(LineFormatter()).format(record).startswith(f"<{priority}>20")
 
 
 def test_each_line_of_a_traceback_has_it() -> None:
@@ -31,7 +31,7 @@ def test_each_line_of_a_traceback_has_it() -> None:
     except ValueError as error:
         info = (type(error), error, error.__traceback__)
     record = logging.LogRecord("penstock.x", logging.ERROR, "", 0, "text", None, info)
-    lines = WithPriority(OneLine()).format(record).split("\n")
+    lines = PriorityFormatter(LineFormatter()).format(record).split("\n")
     assert len(lines) > 3
     assert all(line.startswith("<3>") for line in lines)
 

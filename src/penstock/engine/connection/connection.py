@@ -220,7 +220,7 @@ class Connection(Resumable):
         while True:
             ack: i64 = 0
             if self.state == CONNECTED:
-                ack = decoder.plain_ack()
+                ack = decoder.next_plain_ack()
             if ack != 0:
                 packet_type = ack >> 16
                 received.count(packet_type)
