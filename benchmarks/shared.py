@@ -119,8 +119,8 @@ def measure_handover(message_count: int) -> tuple[float, int, float]:
 
 def _finish(commit: Commit) -> None:
     """Complete a commit as the store would: release packets, and supply payloads."""
-    for release in commit.releases:
-        release.done()
+    for release in commit.deferred_packets:
+        release.mark_sent()
     for stored, offsets in commit.body_requests:
         bodies = {offset: Message("t", b"x" * 64, 1, offset=offset) for offset in offsets}
         stored.supply(offsets, bodies, _NOW)

@@ -78,9 +78,9 @@ class Engine:
         context = self.server.context
         written = 0
         commit = context.seal()
-        for release in commit.releases:
+        for release in commit.deferred_packets:
             written += release.size_bytes
-            release.done()
+            release.mark_sent()
         ready = context.turn.ready
         context.turn.ready = []
         for link in ready:

@@ -66,7 +66,7 @@ class Broker:
         self._store = RocksStore(data_dir)
         limits = EngineLimits(max_inflight=window, max_mqueue_len=0)
         self._server = Server(limits, self._store.recover(), ("#",), "fsync", _NOW)
-        self._server.context.store.waits_for_disk = True
+        self._server.context.store_health.waits_for_disk = True
         self._server.context.batch.collect_columns()
         self._decoder = Decoder(1_000_000, VERSION, server=False)
         self._subscriber = ServerConnection(self._server, limits, _NOW)
@@ -103,14 +103,14 @@ class Broker:
             self._server.router.publish(message, None, _NOW)
         context = self._server.context
         commit = context.seal()
-        if commit.writes:
+        if commit.has_writes:
             self._store.prepare(commit)
             self._store.commit(commit)
-        context.store.committed(commit)
+        context.store_health.mark_committed(commit)
         pieces: list[bytes] = []
-        for release in commit.releases:
+        for release in commit.deferred_packets:
             pieces += release.pieces
-            release.done()
+            release.mark_sent()
         ready, context.turn.ready = context.turn.ready, []
         for link in ready:
             pieces += link.take_ready()

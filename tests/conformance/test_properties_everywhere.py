@@ -224,7 +224,7 @@ def test_server_keep_alive(asked: int, told: int | None) -> None:
     assert connack.properties.server_keep_alive == told
     bench.pass_s(1.5 * (told or asked) + 0.1)
     line.connection.tick(bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 @covers("in", CONNECT, "request_problem_information")
@@ -310,7 +310,7 @@ def test_server_redirection(redirect: str, code: int, version: int) -> None:
     line.send(Connect("c", version))
     answer = only(bench, line)
     assert isinstance(answer, Connack)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     if version == 5:
         assert answer.reason_code == code
         assert answer.properties is not None
@@ -461,7 +461,7 @@ def test_a_payload_that_is_not_the_text_it_says(qos: int, checked: bool) -> None
     assert len(publishes(reader.read())) == (not checked)
     assert bench.server.drops.counts[drop_counts.PAYLOAD_FORMAT] == checked
     if not checked:
-        assert line.connection.link.closed is False
+        assert line.connection.link.is_closed is False
         return
     (answer,) = answers
     assert isinstance(answer, (Disconnect, Puback, Pubrec)[qos])
@@ -550,7 +550,7 @@ def test_a_client_names_no_other_server() -> None:
     bench = Bench()
     line = bench.join("c")
     line.send(Disconnect(0, Properties(server_reference="elsewhere")))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 # -- completeness ----------------------------------------------------------------------

@@ -158,7 +158,7 @@ def state_of(server: Server) -> object:
             session.zone,
             session.limits.zone,
             session.username,
-            session.stored,
+            session.is_stored,
             session.queue_length,
             session.window_length,
             session.disconnected_at_us,
@@ -178,10 +178,10 @@ def state_of(server: Server) -> object:
         server.context.accounts.count,
         server.context.batch.next_number,
         server.context.batch.next_offset,
-        server.context.store.durable_end,
+        server.context.store_health.durable_log_end,
         list(server.drops.counts),
         sorted(server.drops.clients),
-        [session.number for session in server.registry.order.after(0, 100)],
+        [session.number for session in server.registry.index.sessions_after(0, 100)],
     )
     return sessions, matches, members, counts, written_by(server), behaviour_of(server)
 
@@ -247,7 +247,7 @@ def test_followed_sessions_are_those_of_the_store(tmp_path: Path, seed: int) -> 
     cold = server_of(whole, None)
     warm = server_of(rest, followed)
     assert cold.router.subscription_count <= subscribed
-    assert warm.context.store.durable_end == whole.next_offset
+    assert warm.context.store_health.durable_log_end == whole.next_offset
     assert state_of(warm) == state_of(cold)
     loaded = server_of(store.recover(subscriptions=False), prepared_of(store))
     assert state_of(loaded) == state_of(server_of(store.recover(), None))

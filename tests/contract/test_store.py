@@ -93,7 +93,7 @@ def told(runs: list[PackedRun]) -> list[tuple[object, ...]]:
             item.qos,
             item.retain,
             item.subscription_ids,
-            item.shared and item.shared.kind(),
+            item.shared_origin and item.shared_origin.kind(),
         )
         for run in runs
         for item in map(run.delivery, range(len(run)))
@@ -530,7 +530,7 @@ def test_how_the_clock_stood(place: Place, restart: Restart) -> None:
     assert place.store.recover().clock is None
     commit = Commit(0)
     commit.clock = clock(1_000, (0, 0))
-    assert commit.writes
+    assert commit.has_writes
     place.store.commit(commit)
     commit = rows(0, 1)
     commit.clock = clock(2_000, (0, 0), (4, -50))

@@ -256,7 +256,7 @@ async def test_a_full_disk(
             context = client._engine.server.context
             accepted_ones = []
             sending: asyncio.Task[object] | None = None
-            while not context.store.fails:
+            while not context.store_health.is_failing:
                 sending = asyncio.create_task(client.send(f"{name}/1", body, 1))
                 accepted_ones.append(sending)
                 await asyncio.wait((sending,), timeout=0.5)
@@ -273,7 +273,7 @@ async def test_a_full_disk(
             await asyncio.gather(*accepted_ones)
             if overflow == "wait":
                 await stuck
-            await until("the store", lambda: not context.store.fails)
+            await until("the store", lambda: not context.store_health.is_failing)
             await client.publish(f"{name}/end", "after", 1)
             await watcher.has("after")
 

@@ -97,7 +97,7 @@ class MemberShell(Shell):
             self.store.commit(commit)
         except StoreFailed as failure:
             self.fails = True
-            context.store.failed(str(failure))
+            context.store_health.mark_failed(str(failure))
             return None
         except Fenced as fenced:
             self.ended = str(fenced)

@@ -54,7 +54,7 @@ class Dialled(Endpoint, ClientCallbacks):
         )
         self.link = self.connection.link
 
-    def connected(self, connack: Connack, now: Now) -> None:
+    def on_connected(self, connack: Connack, now: Now) -> None:
         """Tell the judge that the handshake is done."""
         del connack, now
         self.outward.connected(self._receive_maximum)
@@ -75,9 +75,9 @@ class Dialled(Endpoint, ClientCallbacks):
                 self.outward.answered(packet)
         connection.receive(data, now)
         assert connection.state != CLOSED, connection.close_reason
-        assert not connection.reading_paused
+        assert not connection.is_reading_paused
 
-    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
+    def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         """Keep a message, to process it later, all in their order."""
         del now
         if not self.waiting:

@@ -81,7 +81,7 @@ class Endpoint:
         recovered = self.recovered()
         forget_who_waits(self._store)
         self.context = EngineContext(recovered.next_offset)
-        self.context.store.waits_for_disk = True
+        self.context.store_health.waits_for_disk = True
         self.drops = Drops()
         self.session = Session(
             self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.context, self.limits, self.drops
@@ -130,7 +130,7 @@ class Endpoint:
         link = Link(self.context.turn)
         link.version = self.version
         link.max_packet_size_bytes = packet_size_max
-        link.opened = True
+        link.is_open = True
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version)
         self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version)
         self.outward.connected(receive_maximum)
@@ -140,7 +140,7 @@ class Endpoint:
     def detach(self, now: Now) -> None:
         """End the connection, as far as this side knows."""
         if self.link is not None:
-            self.link.shut(False)
+            self.link.close(False)
             self.link = None
             self.session.detach(now)
 
@@ -201,7 +201,7 @@ class Endpoint:
         self.context.turn.closing = []
         if self.under_way is None:
             commit = self.context.seal()
-            if commit.writes:
+            if commit.has_writes:
                 self.under_way = commit
                 self.written = False
             else:
@@ -234,11 +234,11 @@ class Endpoint:
             self.end_turn(now)
 
     def _release(self, commit: Commit, now: Now) -> None:
-        self.context.store.committed(commit)
-        for release in commit.releases:
-            if not release.link.closed:
+        self.context.store_health.mark_committed(commit)
+        for release in commit.deferred_packets:
+            if not release.link.is_closed:
                 self.leave(release.link, b"".join(release.pieces), now)
-            release.done()
+            release.mark_sent()
         for stored, offsets in commit.body_requests:
             assert isinstance(stored, Session)
             if stored.needs_bodies(offsets):

@@ -235,9 +235,9 @@ class LinkWorld:
     def congest(self, side: int, congested: bool) -> None:
         """Fill the write buffer of one side, or empty it."""
         link = self.sides[side].link
-        if link is not None and link.congested is not congested:
+        if link is not None and link.is_congested is not congested:
             self._note(f"{side} is {'' if congested else 'not '}congested")
-            link.congested = congested
+            link.is_congested = congested
             if not congested:
                 self.sides[side].session.refill(self.now)
                 self._collect(side)

@@ -109,7 +109,7 @@ class Pressed:
 
     def close_reason(self) -> str:
         """Return why the server closed the connection; empty if it did not."""
-        if self.line is None or not self.line.connection.link.closed:
+        if self.line is None or not self.line.connection.link.is_closed:
             return ""
         return self.line.connection.close_reason
 

@@ -69,7 +69,7 @@ class Shell:
         self.durable = 0  # number of the last commit that was written
         self.plans: list[tuple[int, int]] = []
         self.refused: list[tuple[Link, int]] = []  # links, packet identifiers: codes from 0x80 on
-        server.context.store.waits_for_disk = True
+        server.context.store_health.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
@@ -89,10 +89,10 @@ class Shell:
         if self.under_way is None:
             commit = self.server.context.seal()
             self.sealed += 1
-            for release in commit.releases:
+            for release in commit.deferred_packets:
                 data = b"".join(release.pieces)
                 self.refused += [(release.link, packet_id) for packet_id in refusals(data)]
-            if commit.writes:
+            if commit.has_writes:
                 self.under_way = commit
                 self.written = False
             else:
@@ -136,12 +136,12 @@ class Shell:
                 pipe.closed_by_broker = True
 
     def _release(self, commit: Commit) -> None:
-        self.server.context.store.committed(commit)
-        for release in commit.releases:
+        self.server.context.store_health.mark_committed(commit)
+        for release in commit.deferred_packets:
             pipe = self.pipes.get(release.link)
-            if pipe is not None and not release.link.closed:
+            if pipe is not None and not release.link.is_closed:
                 pipe.to_device += b"".join(release.pieces)
-            release.done()
+            release.mark_sent()
         for stored, offsets in commit.body_requests:
             if stored.needs_bodies(offsets):
                 self.reads.append(Read(stored, offsets))

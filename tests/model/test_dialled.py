@@ -56,7 +56,7 @@ class Forgetful(Dialled):
     """A side that forgets its arrivals with each connection."""
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
-        self.arrivals.connected(False)
+        self.arrivals.begin_connection(False)
         self.arrivals = UnacknowledgedMessages()
         super().attach(receive_maximum, packet_size_max, now)
 

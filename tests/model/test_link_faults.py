@@ -56,7 +56,7 @@ class AnswersBeforeTheDisk(Endpoint):
 
     def end_turn(self, now: Now) -> None:
         for link in self.context.turn.deferring:
-            self.leave(link, b"".join(link.deferred.take_pieces()), now)
+            self.leave(link, b"".join(link.deferred_buffer.take_pieces()), now)
         self.context.turn.deferring = []
         super().end_turn(now)
 

@@ -148,7 +148,7 @@ class Crowd:
         elif dice < 0.90:
             client.cut()
         elif dice < 0.94:
-            fails = self.bench.server.context.store.fails  # nobody is let in then
+            fails = self.bench.server.context.store_health.is_failing  # nobody is let in then
             if not fails and (client.line is None or random.random() < 0.2):
                 client.connect()
         elif dice < 0.96:
@@ -160,10 +160,10 @@ class Crowd:
             self.change_rights(random.choice(ALL_TOPICS))
         elif dice < 0.993:
             self.crash()
-        elif self.bench.server.context.store.fails:
+        elif self.bench.server.context.store_health.is_failing:
             self.mend_store()
         else:
-            self.bench.server.context.store.failed("full")
+            self.bench.server.context.store_health.mark_failed("full")
 
     def publish(self, client: Pressed) -> None:
         """A few messages."""
@@ -177,10 +177,10 @@ class Crowd:
         """The client stops reading, or reads again."""
         if client.line is not None and not client.close_reason():
             link = client.line.connection.link
-            if link.congested:
+            if link.is_congested:
                 client.line.connection.writable(self.bench.now)
             else:
-                link.socket_full()
+                link.mark_socket_full()
 
     def change_rights(self, topic: str) -> None:
         """A topic is barred, or free again."""
@@ -219,7 +219,7 @@ class Crowd:
 
     def finish(self) -> None:
         """What is sealed becomes durable, unless the store cannot write."""
-        if self.sealed is not None and not self.bench.server.context.store.fails:
+        if self.sealed is not None and not self.bench.server.context.store_health.is_failing:
             sealed, self.sealed = self.sealed, None
             self.bench.finish(sealed)
 
@@ -236,7 +236,7 @@ class Crowd:
         for client in self.clients:
             if client.line is None:
                 client.connect()
-            elif client.line.connection.link.congested:
+            elif client.line.connection.link.is_congested:
                 self.jam(client)
         for _ in range(ROUNDS_TO_REST):
             if self.rests():
@@ -253,7 +253,7 @@ class Crowd:
             (
                 client.client_id,
                 client.version,
-                client.line and client.line.connection.reading_paused,
+                client.line and client.line.connection.is_reading_paused,
                 {number: vars(sent) for number, sent in client.open.items()},
             )
             for client in self.clients
@@ -297,21 +297,21 @@ class Crowd:
             blocker = waits.blocker
             context = self.bench.server.context
             blocked = context.blocked_publishers
-            if blocker in blocked._in_tick:
+            if blocker in blocked._woken_in_tick:
                 continue  # memory comes back unheard
             if blocker is not None and blocker is not blocked.store:
                 message, publisher = waits._blocked_message, waits._publisher
                 assert message is not None
                 assert publisher is not None
                 plan = self.bench.server.router.plan(message, publisher)
-                assert plan.refused_by is not None, f"{client.client_id} could go on"
+                assert plan.blocker is not None, f"{client.client_id} could go on"
                 assert self.is_blocked(blocker, message), f"{client.client_id} waits elsewhere"
             elif connection.pending_publish_count > 0 and blocker is None:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
                     waits_for_itself = waits_for_itself or session.awaits_pubrel
-                assert waits_for_itself or context.store.is_full(), (
+                assert waits_for_itself or context.store_health.is_full(), (
                     f"{client.client_id} is forgotten"
                 )
 

@@ -87,7 +87,9 @@ class Rights(Authorize):
 
 def undelivered(session: Session) -> int:
     """Messages in flight that the client has not taken over."""
-    return len(session.transmission.window.undelivered()) if session.window_length > 0 else 0
+    return (
+        len(session.transmission.window.undelivered_entries()) if session.window_length > 0 else 0
+    )
 
 
 def qos2_in_flight(session: Session) -> int:
@@ -339,7 +341,7 @@ class World:
         members = [member.session for member in self.members]
         allowed = [one for one in members if one is not None and self._may_have(one, topic)]
         if any(session.outbound.room_for_shared(None) == ANY_QOS for session in allowed):
-            return not self.groups[0].members.by_hash
+            return not self.groups[0].members.is_hashing
         return bool(allowed) and self.groups[0].queue.has_room(size_bytes)
 
     def _may_have(self, session: Session | None, topic: str) -> bool:
@@ -418,11 +420,11 @@ class World:
         member = self.some()
         if member.line is not None:
             link = member.line.connection.link
-            if link.congested:
-                link.socket_has_room()
+            if link.is_congested:
+                link.mark_socket_writable()
                 member.line.connection.resume(self.bench.now)
             else:
-                link.socket_full()
+                link.mark_socket_full()
 
     def time(self) -> None:
         self.bench.pass_s(self.random.choice((0.1, 1)))
@@ -442,7 +444,7 @@ class World:
     def crash(self) -> None:
         self.settle()
         for session in self.bench.server.registry.sessions.values():
-            if session.stored:
+            if session.is_stored:
                 self.expected -= session.backlog.queue.qos0_count
             else:
                 self.expected -= undelivered(session) + session.queue_length
@@ -516,8 +518,8 @@ class World:
                 if member.line is None:
                     self.connect_again(member)
                 assert member.line is not None
-                if member.line.connection.link.congested:
-                    member.line.connection.link.socket_has_room()
+                if member.line.connection.link.is_congested:
+                    member.line.connection.link.mark_socket_writable()
                     member.line.connection.resume(self.bench.now)
                 member.answer(1000, False)
             self.bench.pass_s(0.1)

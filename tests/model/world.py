@@ -153,7 +153,7 @@ class World:
                 self._collect(device)
                 busy = True
         for pipe in list(shell.pipes.values()):
-            if pipe.connection.link.congested:
+            if pipe.connection.link.is_congested:
                 pipe.connection.writable(self._now())
                 busy = True
             busy = self._to_broker(pipe, None) or busy
@@ -343,12 +343,12 @@ class World:
     def _congest(self) -> None:
         for pipe in self._shell.pipes.values():
             if self.random.random() < 0.5:
-                pipe.connection.link.socket_full()
+                pipe.connection.link.mark_socket_full()
                 pipe.connection.link.report_socket_buffer(len(self.trace) % 100_000)
 
     def _relieve(self) -> None:
         for pipe in list(self._shell.pipes.values()):
-            if pipe.connection.link.congested:
+            if pipe.connection.link.is_congested:
                 pipe.connection.writable(self._now())
 
     def _pass_time(self) -> None:
@@ -380,7 +380,7 @@ class World:
 
     def _to_broker(self, pipe: Pipe, size: int | None) -> bool:
         connection = pipe.connection
-        if connection.reading_paused or connection.link.closed or not pipe.to_broker:
+        if connection.is_reading_paused or connection.link.is_closed or not pipe.to_broker:
             return False
         data = bytes(pipe.to_broker[:size])
         del pipe.to_broker[: len(data)]

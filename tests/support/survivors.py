@@ -24,7 +24,7 @@ from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.engine.session.window import AWAIT_PUBCOMP
-from penstock.engine.topics import is_shared, topic_matches, unshared
+from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
@@ -243,7 +243,7 @@ def judge_stream(found: Counter[Key], survivors: list[Survivor]) -> None:
 def _round(shell: Shell, survivors: list[Survivor], pipes: list[Pipe], now: Now) -> bool:
     moved = False
     for pipe in pipes:
-        if pipe.to_broker and not pipe.connection.reading_paused:
+        if pipe.to_broker and not pipe.connection.is_reading_paused:
             data = bytes(pipe.to_broker)
             pipe.to_broker.clear()
             pipe.connection.receive(data, now)
@@ -372,7 +372,7 @@ def _delivered(key: Key, qos: int, at: int, survivors: list[Survivor]) -> None:
         client = survivor.client
         for topic_filter, held in client.subscriptions.items():
             since_before = held.since is not None and held.since < at
-            if not (since_before and topic_matches(unshared(topic_filter), key[0])):
+            if not (since_before and topic_matches(without_share_prefix(topic_filter), key[0])):
                 continue
             if is_shared(topic_filter):
                 in_group = True

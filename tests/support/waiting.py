@@ -64,7 +64,7 @@ class Counted:
     def session(self, session: Session, once: bool) -> None:
         """Everything that one session holds."""
         for entry in session.transmission.window._entries.values():
-            if entry.counted:
+            if entry.is_in_account:
                 self.waiting_bytes += DELIVERY_BYTES
                 self.body(entry)
         self.queue(session.backlog, once)
@@ -76,9 +76,11 @@ class Counted:
     def queue(self, backlog: Backlog, once: bool) -> None:
         """Everything that waits in one queue."""
         for lane in backlog.queue._lanes.values():
-            self.packed_bytes += 0 if lane._tail is None else PACKED_BYTES * lane._tail.packed()
+            self.packed_bytes += (
+                0 if lane._tail is None else PACKED_BYTES * lane._tail.packed_count()
+            )
             for delivery in lane._unpacked_items():
-                if delivery.gone:
+                if delivery.is_removed:
                     continue
                 if delivery.qos == 0:
                     self.qos0(delivery, once)
@@ -90,7 +92,7 @@ class Counted:
 def forget_who_waits(store: MemoryStore) -> None:
     """A process that ends leaves its counts nowhere; a store in memory gives the same messages."""
     for message in store._log.values():
-        message.accounts = None
+        message.deliveries_by_account = None
 
 
 def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:

@@ -139,7 +139,7 @@ class ListedPermissions(Permissions):
 
     def may_publish(self, topic: str) -> bool:
         """Return whether a grant to write matches ``topic`` and no deny does."""
-        known = self._publishes.known.get(topic)
+        known = self._publishes.numbers.get(topic)
         if known is None:
             granted = any(rules.write.matches(topic) for rules in self._all_rules())
             known = self._answer(self._publishes, granted, topic)
@@ -154,7 +154,7 @@ class ListedPermissions(Permissions):
 
     def may_receive(self, topic: str) -> bool:
         """Return whether a grant to read matches ``topic`` and no deny does."""
-        known = self._receives.known.get(topic)
+        known = self._receives.numbers.get(topic)
         if known is None:
             granted = any(rules.read.matches(topic) for rules in self._all_rules())
             known = self._answer(self._receives, granted, topic)

@@ -20,7 +20,7 @@ from typing import Final
 from penstock.auth.acl import ACCESS_WORDS, DENY, READWRITE, AccessList, Rule
 from penstock.auth.lines import BLANKS, lines_of
 from penstock.auth.passwords import name_mistake
-from penstock.engine.topics import SHARE_PREFIX, is_topic_filter, unshared
+from penstock.engine.topics import SHARE_PREFIX, is_topic_filter, without_share_prefix
 from penstock.errors import ConfigError
 
 _LEVELS_MAX: Final = 1000
@@ -124,7 +124,7 @@ def _rule(location: str, text: str) -> Rule:
     if access == DENY and topic_filter.startswith(SHARE_PREFIX):
         raise ConfigError(
             f"{location}: a rule for a topic holds for shared subscriptions too; deny"
-            f" {unshared(topic_filter)!r}, without {SHARE_PREFIX} and the group."
+            f" {without_share_prefix(topic_filter)!r}, without {SHARE_PREFIX} and the group."
         )
     return Rule(access, topic_filter, location)
 

@@ -133,7 +133,7 @@ class Bridge(ClientCallbacks):
             session.transmission.poison_detector = PoisonMessageDetector(
                 self._remote.ends_at_message_max
             )
-        server.router.rejecting = server.router.rejecting or self._limits.rejects
+        server.router.may_refuse = server.router.may_refuse or self._limits.rejects
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):
             if topic_filter not in wanted:
@@ -181,7 +181,7 @@ class Bridge(ClientCallbacks):
 
     # -- the connection --------------------------------------------------------------------
 
-    def connected(self, connack: Connack, now: Now) -> None:
+    def on_connected(self, connack: Connack, now: Now) -> None:
         """Subscribe at the remote broker, which has accepted the connection."""
         del now
         self._subscribe_error = ""
@@ -204,7 +204,7 @@ class Bridge(ClientCallbacks):
             else:
                 self._unanswered[packet_id] = subscription.topic_filter
 
-    def answered(self, packet: Packet, now: Now) -> None:
+    def on_answer(self, packet: Packet, now: Now) -> None:
         """Log the subscriptions that the remote broker refuses in a SUBACK."""
         del now
         if isinstance(packet, Suback):
@@ -218,7 +218,7 @@ class Bridge(ClientCallbacks):
         self._subscribe_error = error
         logger.error("bridge %s: %s: %s", self.name, self._dialler.url, Sentence(error))
 
-    def ended(self, now: Now) -> None:
+    def on_end(self, now: Now) -> None:
         """Choose the dialect of the next connection: the connection has ended."""
         del now
         connection = self._dialler.connection
@@ -250,7 +250,7 @@ class Bridge(ClientCallbacks):
 
     # -- messages from the remote broker ---------------------------------------------------
 
-    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
+    def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         """Publish a message from the remote broker, or queue it if there is no room."""
         self.received += 1
         if self._blocked_messages or not self._publish(arrival, now):
@@ -298,7 +298,7 @@ class Bridge(ClientCallbacks):
             self._incoming.properties_for(encoded),
             lead_us=now.lead_us,
         )
-        if message.qos > 0 and server.context.store.fails:
+        if message.qos > 0 and server.context.store_health.is_failing:
             return False
         if server.router.publish_if_room(message, self._session, now) is not None:
             return False
@@ -308,7 +308,7 @@ class Bridge(ClientCallbacks):
     def _update_reading(self) -> None:
         """Pause reading from the remote broker while messages wait for room, else resume."""
         if self._dialler.connection is not None:
-            self._dialler.connection.application_is_full = bool(self._blocked_messages)
+            self._dialler.connection.is_application_full = bool(self._blocked_messages)
 
     def status(self) -> list[tuple[str, object]]:
         """Return the topics of the bridge below ``$SYS/broker/`` with their values."""
@@ -324,8 +324,8 @@ class Bridge(ClientCallbacks):
             ("resent/messages", self._outgoing.resent),
             ("acknowledged/messages", self._outgoing.acknowledged),
             ("received/messages", self.received),
-            ("looped/messages", self._outgoing.looped + self._incoming.looped),
-            ("too_long/messages", self._outgoing.too_long + self._incoming.too_long),
+            ("looped/messages", self._outgoing.looped_messages + self._incoming.looped_messages),
+            ("too_long/messages", self._outgoing.too_long_topics + self._incoming.too_long_topics),
             ("last_error", self._dialler.last_error or self._subscribe_error),
         ]
         lag_s = self._lag.seconds(self._driver.now())
@@ -353,7 +353,11 @@ class Bridge(ClientCallbacks):
         yield "bridge_resent", labels, self._outgoing.resent
         yield "bridge_acknowledged", labels, self._outgoing.acknowledged
         yield "bridge_received", labels, self.received
-        yield "bridge_looped", labels, self._outgoing.looped + self._incoming.looped
+        yield (
+            "bridge_looped",
+            labels,
+            self._outgoing.looped_messages + self._incoming.looped_messages,
+        )
         lag_s = self._lag.seconds(self._driver.now())
         if lag_s == UNKNOWN:
             self._driver.end_turn_soon()  # the next scrape has it

@@ -14,7 +14,7 @@ from typing import Final
 from penstock.config.bridge import ForwardingRule, RemoteBroker
 from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.server.grants import BRIDGE_SESSIONS
-from penstock.engine.topics import is_shared, share_name, unshared
+from penstock.engine.topics import is_shared, share_name, without_share_prefix
 from penstock.errors import ConfigError, LocalProtocolError
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
@@ -58,7 +58,7 @@ def incoming(remote: RemoteBroker) -> Forwarding:
 def _rules(part: ForwardingRule, from_prefix: str, to_prefix: str) -> list[Rule]:
     return [
         Rule(
-            from_prefix + unshared(one),
+            from_prefix + without_share_prefix(one),
             from_prefix,
             to_prefix,
             part.qos_max,
@@ -88,8 +88,10 @@ def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subs
         qos = rule.qos_max if persist else 0
         handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
         found.setdefault(
-            rule.subscribed,
-            Subscription(rule.subscribed, qos, not rule.is_shared, rule.keeps_retain, handling),
+            rule.subscription_filter,
+            Subscription(
+                rule.subscription_filter, qos, not rule.is_shared, rule.keeps_retain, handling
+            ),
         )
     return found
 
@@ -101,11 +103,15 @@ def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscript
         if version == V5:
             handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
             subscription = Subscription(
-                rule.subscribed, rule.qos_max, not rule.is_shared, rule.keeps_retain, handling
+                rule.subscription_filter,
+                rule.qos_max,
+                not rule.is_shared,
+                rule.keeps_retain,
+                handling,
             )
         else:
-            subscription = Subscription(rule.subscribed, rule.qos_max)
-        found.setdefault(rule.subscribed, subscription)
+            subscription = Subscription(rule.subscription_filter, rule.qos_max)
+        found.setdefault(rule.subscription_filter, subscription)
     return list(found.values())
 
 

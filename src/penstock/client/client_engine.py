@@ -255,7 +255,7 @@ class ClientEngine(ClientCallbacks):
         first = None if options.authentication is None else options.authentication.first()
         return connect_packet(options, self.client_id, clean or self._begins_clean, first)
 
-    def connected(self, connack: Connack, now: Now) -> None:
+    def on_connected(self, connack: Connack, now: Now) -> None:
         """Use the connection: the server accepted it with ``connack``."""
         del now
         self.connack = connack
@@ -268,7 +268,7 @@ class ClientEngine(ClientCallbacks):
         self.subscriptions.connected(connection, connack.session_present)
         self._loop.call_soon(self.notify_room)  # once the session is attached
 
-    def ended(self, now: Now) -> None:
+    def on_end(self, now: Now) -> None:
         """Note that the connection ended: requeue unanswered requests, and tell the dialler."""
         del now
         self.subscriptions.disconnected()
@@ -297,7 +297,7 @@ class ClientEngine(ClientCallbacks):
 
     def _queue_has_room(self) -> bool:
         context = self._context
-        if context.store.fails or context.store.is_full():
+        if context.store_health.is_failing or context.store_health.is_full():
             return False
         if not self._limits_queue:
             return True
@@ -370,7 +370,7 @@ class ClientEngine(ClientCallbacks):
             message.offset = self._next_offset
             self._next_offset += 1
         if sequence > 0:
-            self.server.producers.published(None, ProducerSequence(_PROGRAM, sequence), now)
+            self.server.producers.record_published(None, ProducerSequence(_PROGRAM, sequence), now)
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
         if self.inbox.is_full:
@@ -433,7 +433,7 @@ class ClientEngine(ClientCallbacks):
         self.has_waiters = True
         await line.wait()
 
-    def writable(self, now: Now) -> None:
+    def on_writable(self, now: Now) -> None:
         """Wake publishers that wait for room: the socket's buffer has drained."""
         del now
         self.dialler.establish_if_released()
@@ -449,7 +449,7 @@ class ClientEngine(ClientCallbacks):
 
     # -- receiving -------------------------------------------------------------------------
 
-    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
+    def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         """Put a received message into the inbox, or pass a response to its request.
 
         A QoS 0 message is dropped if the inbox is full.
@@ -464,7 +464,7 @@ class ClientEngine(ClientCallbacks):
             self._update_reading()
         self.inbox.put(arrival)
 
-    def answered(self, packet: Packet, now: Now) -> None:
+    def on_answer(self, packet: Packet, now: Now) -> None:
         """Pass a SUBACK or UNSUBACK to the request that waits for it."""
         del now
         self.subscriptions.answered(packet)
@@ -478,9 +478,9 @@ class ClientEngine(ClientCallbacks):
         connection = self.dialler.connection
         if connection is None:
             return
-        was_full = connection.application_is_full
-        connection.application_is_full = self.inbox.is_full and not self._awaits_answers()
-        if was_full and not connection.application_is_full:
+        was_full = connection.is_application_full
+        connection.is_application_full = self.inbox.is_full and not self._awaits_answers()
+        if was_full and not connection.is_application_full:
             self.server.context.turn.resume_later(connection)
             self.driver.end_turn_soon()
 

@@ -100,13 +100,13 @@ class Publications(DeliveryOutcomes):
         self._pending[offset] = publication
         return publication
 
-    def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
+    def on_acknowledged(self, delivery: Delivery, reason_code: int) -> None:
         """Settle the publication of a message that the server has acknowledged."""
         publication = self._pending.pop(delivery.offset, None)
         if publication is not None:
             publication.settle(reason_code, None)
 
-    def refused(self, delivery: Delivery, reason_code: int) -> None:
+    def on_refused(self, delivery: Delivery, reason_code: int) -> None:
         """Fail the publication of a message that the server refused."""
         why = reasons.name_of(reason_code)
         self._fail(delivery.offset, f"the server refused the message: {why}", reason_code)

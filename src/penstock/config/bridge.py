@@ -16,7 +16,7 @@ from penstock.config.values import (
     TopicPrefix,
 )
 from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.topics import is_topic_filter, unshared
+from penstock.engine.topics import is_topic_filter, without_share_prefix
 
 
 class ForwardingRule(Group):
@@ -173,7 +173,9 @@ class RemoteBroker(Group):
         for rule in self.forwards:
             for topic_filter in rule.topic_filters:
                 for prefix in (rule.local_prefix, rule.remote_prefix):
-                    if not is_topic_filter(prefix + unshared(topic_filter), TOPIC_LEVELS_MAX):
+                    if not is_topic_filter(
+                        prefix + without_share_prefix(topic_filter), TOPIC_LEVELS_MAX
+                    ):
                         raise ValueError(
                             f"bridge {self.name!r}: {prefix!r} before {topic_filter!r} makes no"
                             " topic filter; a prefix mostly ends with a slash"
@@ -197,7 +199,7 @@ class RemoteBroker(Group):
 
 
 def _is_below_dollar(prefix: str, topic_filter: str) -> bool:
-    return (prefix + unshared(topic_filter)).startswith("$")
+    return (prefix + without_share_prefix(topic_filter)).startswith("$")
 
 
 class Bridge(Group):

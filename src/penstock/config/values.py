@@ -17,13 +17,13 @@ from penstock.config.address import Address, SocketFile, parse_listen_address
 from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import (
-    is_of_events,
+    is_events_filter,
     is_share_name,
     is_shared,
     is_topic_filter,
     is_topic_name,
     share_name,
-    unshared,
+    without_share_prefix,
 )
 
 _FILE_MODE: Final = re.compile(r"[0-7]{3}")
@@ -87,7 +87,7 @@ def checked_topic_filter(value: str) -> str:
 def _checked_bridged_filter(value: str) -> str:
     if is_shared(value) and not is_share_name(share_name(value)):
         raise ValueError("$share/GROUP/FILTER, with a name without + and # for the group")
-    if not is_topic_filter(unshared(value), TOPIC_LEVELS_MAX):
+    if not is_topic_filter(without_share_prefix(value), TOPIC_LEVELS_MAX):
         raise ValueError("an MQTT topic filter, such as # or plant/+/temperature")
     return value
 
@@ -139,7 +139,7 @@ def _checked_dead_letter_topic(value: str) -> str:
 
 def _checked_message_filter(value: str) -> str:
     checked_topic_filter(value)
-    if is_of_events(value):
+    if is_events_filter(value):
         raise ValueError("a topic filter of messages; there are no events about events")
     return value
 

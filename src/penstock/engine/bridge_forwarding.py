@@ -51,16 +51,17 @@ class Rule:
         group: str = "",
     ) -> None:
         self.topic_filter = topic_filter
-        self.subscribed = f"{SHARE_PREFIX}{group}/{topic_filter}" if group else topic_filter
+        shared_filter = f"{SHARE_PREFIX}{group}/{topic_filter}"
+        self.subscription_filter = shared_filter if group else topic_filter
         self.is_shared = group != ""
         self.qos_max = qos_max
         self.keeps_retain = keeps_retain
-        self._remove = remove
-        self._add = add
+        self._prefix_removed = remove
+        self._prefix_added = add
 
     def topic_for(self, topic: str) -> str:
         """Return the topic under which a message with ``topic`` is forwarded."""
-        return self._add + topic.removeprefix(self._remove)
+        return self._prefix_added + topic.removeprefix(self._prefix_removed)
 
 
 @final
@@ -77,15 +78,15 @@ class Forwarding:
         self, rules: list[Rule], hops_max: int, user_properties: list[tuple[str, str]]
     ) -> None:
         self.rules = rules
-        self.looped = 0  # messages not forwarded because of their hops
-        self.too_long = 0  # messages not forwarded because their topic would be too long
+        self.looped_messages = 0  # messages not forwarded because of their hops
+        self.too_long_topics = 0  # messages not forwarded because their topic would be too long
         self.packets = 0  # PUBLISH packets that were sent, repeats included
         self.resent = 0  # PUBLISH packets that were repeats
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
         self._hops_max = hops_max
         self._user_properties = user_properties
-        self._chosen = TopicCache(_TOPICS_MAX)
-        self._first_hop = encode_properties(self._counted(Properties(), 0))
+        self._rule_numbers = TopicCache(_TOPICS_MAX)
+        self._first_hop = encode_properties(self._with_one_more_hop(Properties(), 0))
 
     @property
     def sent(self) -> int:
@@ -94,14 +95,14 @@ class Forwarding:
 
     def rule_for(self, topic: str) -> Rule | None:
         """Return the rule that matches ``topic``; None if the topic is not forwarded."""
-        place = self._chosen.known.get(topic)
+        place = self._rule_numbers.numbers.get(topic)
         if place is None:
             place = _NO_RULE
             for number, rule in enumerate(self.rules):
                 if topic_matches(rule.topic_filter, topic):
                     place = number
                     break
-            self._chosen.put(topic, place)
+            self._rule_numbers.put(topic, place)
         return None if place == _NO_RULE else self.rules[place]
 
     def may_forward(self, rule: Rule, topic: str, encoded: bytes) -> bool:
@@ -110,10 +111,10 @@ class Forwarding:
         If not, the message is counted as looped or as too long.
         """
         if len(rule.topic_for(topic).encode()) > _TOPIC_BYTES_MAX:
-            self.too_long += 1
+            self.too_long_topics += 1
             return False
         if hops_of(encoded) >= self._hops_max:
-            self.looped += 1
+            self.looped_messages += 1
             return False
         return True
 
@@ -149,9 +150,9 @@ class Forwarding:
         if len(encoded) == 0:
             return self._first_hop
         properties = parse_properties(encoded)
-        return encode_properties(self._counted(properties, hops_of(encoded)))
+        return encode_properties(self._with_one_more_hop(properties, hops_of(encoded)))
 
-    def _counted(self, properties: Properties, hops: int) -> Properties:
+    def _with_one_more_hop(self, properties: Properties, hops: int) -> Properties:
         others = [pair for pair in properties.user_properties or [] if pair[0] != HOPS]
         properties.user_properties = [
             *others,

@@ -37,7 +37,7 @@ class ClientGroup:
         self._user = NamePattern(user) if user else None
         self._listener = listener
 
-    def has(self, listener: str, client_id: str, username: str | None) -> bool:
+    def matches(self, listener: str, client_id: str, username: str | None) -> bool:
         """Return whether a client with these names on this listener belongs to the group."""
         if self._listener and self._listener != listener:
             return False
@@ -60,7 +60,7 @@ class ClientGroups:
         ``username`` is None for an anonymous client.
         """
         for group in self._groups:
-            if group.has(listener, client_id, username):
+            if group.matches(listener, client_id, username):
                 return group.name
         return OTHER
 

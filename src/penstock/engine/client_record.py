@@ -109,7 +109,7 @@ class Run:
         self.logged: i64 = 0
         self.lowest: i64 = -1
         self.highest: i64 = -1
-        self.ascends = True
+        self.is_ascending = True
         self.text = ""
 
     def add(self, offset: i64) -> None:
@@ -121,7 +121,7 @@ class Run:
                 self.lowest = offset
             self.logged += 1
         elif offset >= 0:
-            self.ascends = False
+            self.is_ascending = False
             self.lowest = min(self.lowest, offset)
             self.logged += 1
 
@@ -138,9 +138,11 @@ class Run:
         if later.logged > 0:
             if self.logged == 0:
                 self.lowest = later.lowest
-                self.ascends = later.ascends
+                self.is_ascending = later.is_ascending
             else:
-                self.ascends = self.ascends and later.ascends and later.lowest > self.highest
+                self.is_ascending = (
+                    self.is_ascending and later.is_ascending and later.lowest > self.highest
+                )
                 self.lowest = min(self.lowest, later.lowest)
             self.highest = max(self.highest, later.highest)
         self.count += later.count
@@ -150,7 +152,7 @@ class Run:
 
     def is_gapless(self) -> bool:
         """Return whether every offset from the lowest to the highest belongs to an event."""
-        return self.ascends and 0 < self.logged == self.highest - self.lowest + 1
+        return self.is_ascending and 0 < self.logged == self.highest - self.lowest + 1
 
     def verdict_on(self, offset: i64) -> int:
         """Return whether the run has an event of the message at ``offset``: ``NO``, ``MAYBE`` or
@@ -159,7 +161,7 @@ class Run:
             return NO
         if offset == self.lowest or offset == self.highest or self.is_gapless():
             return YES
-        return NO if self.ascends and self.logged == 2 else MAYBE
+        return NO if self.is_ascending and self.logged == 2 else MAYBE
 
 
 @mypyc_attr(acyclic=True)
@@ -175,17 +177,17 @@ class RunSeries:
     def __init__(self, clock: RecordClock, runs_max: int) -> None:
         self._clock = clock
         self._runs_max = runs_max
-        self._open = Run()
-        self._until_us: i64 = 0  # the open run ends then
-        self._closed: list[Run] = []
+        self._open_run = Run()
+        self._open_until_us: i64 = 0  # the open run ends then
+        self._closed_runs: list[Run] = []
         self._coarseness = _FINEST
 
     def note(self, offset: i64) -> None:
         """Note an event of the message at ``offset``, at the current time; -1 = no offset."""
         clock = self._clock
         now_us = clock.steady_us
-        run = self._open
-        if now_us >= self._until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
+        run = self._open_run
+        if now_us >= self._open_until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
             run = self._begin(Run())
         run.last_us = now_us
         run.add(offset)
@@ -193,7 +195,7 @@ class RunSeries:
     def note_text(self, offset: i64, text: str) -> None:
         """Note an event as ``note`` does, with a text, which is cut to ``TEXT_MAX`` characters."""
         self.note(offset)
-        self._open.text = shortened(text)
+        self._open_run.text = shortened(text)
 
     def take(self, batch: Run) -> None:
         """Note the events of ``batch``, all at the current time.
@@ -202,8 +204,8 @@ class RunSeries:
         """
         clock = self._clock
         now_us = clock.steady_us
-        run = self._open
-        if now_us >= self._until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
+        run = self._open_run
+        if now_us >= self._open_until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
             run = self._begin(batch)
         else:
             run.join(batch)
@@ -211,19 +213,23 @@ class RunSeries:
 
     def runs(self) -> list[Run]:
         """Return all runs, the oldest first. The caller must not change them."""
-        return [*self._closed, self._open] if self._open.count > 0 else list(self._closed)
+        return (
+            [*self._closed_runs, self._open_run]
+            if self._open_run.count > 0
+            else list(self._closed_runs)
+        )
 
     def _begin(self, run: Run) -> Run:
         """Close the open run, make ``run`` the open one from the current time on; return it."""
         clock = self._clock
-        if self._open.count > 0:
-            self._closed.append(self._open)
-            if len(self._closed) > self._runs_max:
+        if self._open_run.count > 0:
+            self._closed_runs.append(self._open_run)
+            if len(self._closed_runs) > self._runs_max:
                 self._make_room(clock.steady_us)
         run.first_us = clock.steady_us
         run.lead_us = clock.lead_us
-        self._until_us = run.first_us + WINDOW_US
-        self._open = run
+        self._open_until_us = run.first_us + WINDOW_US
+        self._open_run = run
         return run
 
     def _make_room(self, now_us: i64) -> None:
@@ -233,9 +239,9 @@ class RunSeries:
         The fraction is doubled until enough are merged; the next call begins with a smaller one.
         """
         coarseness = self._coarseness
-        while len(self._closed) > self._runs_max * 3 // 4:
+        while len(self._closed_runs) > self._runs_max * 3 // 4:
             merged: list[Run] = []
-            for run in self._closed:
+            for run in self._closed_runs:
                 if merged and _may_merge(merged[-1], run, now_us, coarseness):
                     before = merged[-1]
                     before.join(run)
@@ -244,7 +250,7 @@ class RunSeries:
                     before.lead_us = run.lead_us
                 else:
                     merged.append(run)
-            self._closed = merged
+            self._closed_runs = merged
             coarseness *= 2
         self._coarseness = max(_FINEST, coarseness / 4)
 
@@ -298,12 +304,12 @@ class ClientRecord:
         self.since_us: i64 = clock.steady_us
         self.since_lead_us: i64 = clock.lead_us
         self.since_offset = next_offset
-        self.received = RunSeries(clock, FLOW_RUNS_MAX)
-        self.queued = RunSeries(clock, FLOW_RUNS_MAX)
-        self.sent = RunSeries(clock, FLOW_RUNS_MAX)
-        self.acknowledged = RunSeries(clock, FLOW_RUNS_MAX)
-        self.connected = RunSeries(clock, CONNECTION_RUNS_MAX)
-        self.disconnected = RunSeries(clock, CONNECTION_RUNS_MAX)
+        self.received_runs = RunSeries(clock, FLOW_RUNS_MAX)
+        self.queued_runs = RunSeries(clock, FLOW_RUNS_MAX)
+        self.sent_runs = RunSeries(clock, FLOW_RUNS_MAX)
+        self.acknowledged_runs = RunSeries(clock, FLOW_RUNS_MAX)
+        self.connected_runs = RunSeries(clock, CONNECTION_RUNS_MAX)
+        self.disconnected_runs = RunSeries(clock, CONNECTION_RUNS_MAX)
         self._clock = clock
         self._by_reason: dict[tuple[int, int], RunSeries] = {}  # the latest reason last
 
@@ -322,12 +328,12 @@ class ClientRecord:
         """Return all runs, in the order in which they began."""
         found: list[RecordedRun] = []
         for kind, series in (
-            (CONNECTED, self.connected),
-            (RECEIVED, self.received),
-            (QUEUED, self.queued),
-            (SENT, self.sent),
-            (ACKNOWLEDGED, self.acknowledged),
-            (DISCONNECTED, self.disconnected),
+            (CONNECTED, self.connected_runs),
+            (RECEIVED, self.received_runs),
+            (QUEUED, self.queued_runs),
+            (SENT, self.sent_runs),
+            (ACKNOWLEDGED, self.acknowledged_runs),
+            (DISCONNECTED, self.disconnected_runs),
         ):
             found += [RecordedRun(kind, 0, run) for run in series.runs()]
         for (kind, detail), series in self._by_reason.items():

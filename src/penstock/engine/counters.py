@@ -44,7 +44,7 @@ class PacketCounts:
         self._pubrec = 0
         self._pubrel = 0
         self._pubcomp = 0
-        self._others = [0] * TYPES  # by type
+        self._other_types = [0] * TYPES  # by type
 
     def count(self, packet_type: i64) -> None:
         """Count one packet."""
@@ -59,11 +59,11 @@ class PacketCounts:
         elif packet_type == PUBCOMP:
             self._pubcomp += 1
         else:
-            self._others[packet_type] += 1
+            self._other_types[packet_type] += 1
 
     def by_type(self) -> list[int]:
         """Return a copy of the counts as a list with the packet type as its index."""
-        counts = self._others[:]
+        counts = self._other_types[:]
         counts[PUBLISH] = self._publish
         counts[PUBACK] = self._puback
         counts[PUBREC] = self._pubrec
@@ -79,7 +79,7 @@ class PacketCounts:
         self._pubrel += other._pubrel
         self._pubcomp += other._pubcomp
         for packet_type in range(TYPES):
-            self._others[packet_type] += other._others[packet_type]
+            self._other_types[packet_type] += other._other_types[packet_type]
 
 
 @final
@@ -197,25 +197,27 @@ class AllCounters:
     def __init__(self) -> None:
         self.sessions_expired = 0
         self.commits = 0  # sealed with something to write
-        self.shared_looked_at = 0  # deliveries in groups' queues that were checked for a member
-        self.rest = Counters(NO_LISTENER, OTHER)
-        self._pairs = {(NO_LISTENER, OTHER): self.rest}
-        self._named = 0  # pairs of a listener and a configured group
+        self.group_deliveries_checked = 0  # queued deliveries that were checked for a member
+        self.fallback = Counters(NO_LISTENER, OTHER)
+        self._pairs = {(NO_LISTENER, OTHER): self.fallback}
+        self._named_pairs = 0  # pairs of a listener and a configured group
         self._groups = ClientGroups()
 
     def apply_settings(self, groups: ClientGroups) -> None:
         """Count clients in ``groups`` from now on; connected clients keep their group."""
         self._groups = groups
 
-    def of_listener(self, listener: str) -> Counters:
+    def counters_of_listener(self, listener: str) -> Counters:
         """Return the counters of a listener's connections without an accepted client or group."""
-        return self._pair(listener, OTHER)
+        return self._counters_of_pair(listener, OTHER)
 
-    def of_client(self, listener: str, client_id: str, username: str | None) -> Counters:
+    def counters_of_client(self, listener: str, client_id: str, username: str | None) -> Counters:
         """Return the counters of a client; ``username`` is None for an anonymous one."""
-        return self._pair(listener, self._groups.name_for(listener, client_id, username))
+        return self._counters_of_pair(
+            listener, self._groups.name_for(listener, client_id, username)
+        )
 
-    def by_pair(self) -> list[Counters]:
+    def counters_by_pair(self) -> list[Counters]:
         """Return the counters of all pairs of listener and group that were counted so far."""
         return list(self._pairs.values())
 
@@ -226,14 +228,14 @@ class AllCounters:
             total.add(counters)
         return total
 
-    def _pair(self, listener: str, group: str) -> Counters:
+    def _counters_of_pair(self, listener: str, group: str) -> Counters:
         found = self._pairs.get((listener, group))
         if found is not None:
             return found
         if group != OTHER:
-            if self._named >= NAMED_PAIRS_MAX:
-                return self._pair(listener, OTHER)
-            self._named += 1
+            if self._named_pairs >= NAMED_PAIRS_MAX:
+                return self._counters_of_pair(listener, OTHER)
+            self._named_pairs += 1
         made = Counters(listener, group)
         self._pairs[listener, group] = made
         return made

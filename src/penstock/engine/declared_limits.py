@@ -272,7 +272,7 @@ def limits_in(group: object) -> dict[str, object]:
     }
 
 
-def defaults() -> dict[str, object]:
+def default_limits() -> dict[str, object]:
     """Return the default of each limit by name; the limits of memory are off.
 
     The settings of a broker limit memory by default. A client program has a single session, and

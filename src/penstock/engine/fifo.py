@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 T = TypeVar("T")
 
-_TAKEN_MAX: Final = 64  # removed items in the list, or as many as items that wait, if more
+_REMOVED_MAX: Final = 64  # removed items in the list, or as many as items that wait, if more
 
 
 @final
@@ -25,41 +25,41 @@ class Fifo(Generic[T]):
     """One first-in, first-out queue."""
 
     def __init__(self) -> None:
-        self._places: list[T | None] = []  # None: removed
-        self._at: i64 = 0  # index of the first item
+        self._items: list[T | None] = []  # None: removed
+        self._start: i64 = 0  # index of the first item
 
     def __len__(self) -> int:
-        return len(self._places) - self._at
+        return len(self._items) - self._start
 
     def append(self, item: T) -> None:
         """Add ``item`` at the end."""
-        self._places.append(item)
+        self._items.append(item)
 
     def first(self) -> T:
         """Return the first item and leave it in place. The queue must not be empty."""
-        return cast(T, self._places[self._at])
+        return cast(T, self._items[self._start])
 
     def at(self, position: i64) -> T:
         """Return the item at ``position``, 0 = the first, and leave it in place.
 
         The queue must have more than ``position`` items.
         """
-        return cast(T, self._places[self._at + position])
+        return cast(T, self._items[self._start + position])
 
     def pop(self) -> T:
         """Remove and return the first item. The queue must not be empty."""
-        at = self._at
-        places = self._places
+        at = self._start
+        places = self._items
         item = cast(T, places[at])
         places[at] = None
         at += 1
         if at == len(places):
-            self._places = []
+            self._items = []
             at = 0
-        elif at > _TAKEN_MAX and 2 * at > len(places):
-            self._places = places[at:]
+        elif at > _REMOVED_MAX and 2 * at > len(places):
+            self._items = places[at:]
             at = 0
-        self._at = at
+        self._start = at
         return item
 
     def remove(self, item: T) -> None:
@@ -67,21 +67,21 @@ class Fifo(Generic[T]):
         if self.first() == item:
             self.pop()
         else:
-            self._places.remove(item)
+            self._items.remove(item)
 
     def push_front(self, item: T) -> None:
         """Add ``item`` at the front."""
-        if self._at > 0:
-            self._at -= 1
-            self._places[self._at] = item
+        if self._start > 0:
+            self._start -= 1
+            self._items[self._start] = item
         else:
-            self._places.insert(0, item)
+            self._items.insert(0, item)
 
     def items(self) -> list[T]:
         """Return all items, from the first to the last."""
-        return cast(list[T], self._places[self._at :])
+        return cast(list[T], self._items[self._start :])
 
     def clear(self) -> None:
         """Remove all items."""
-        self._places = []
-        self._at = 0
+        self._items = []
+        self._start = 0

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from penstock.engine.declared_limits import NEVER_EXPIRES_S as NEVER_EXPIRES_S
 from penstock.engine.declared_limits import V31_CLIENT_ID_LEN as V31_CLIENT_ID_LEN
-from penstock.engine.declared_limits import defaults
+from penstock.engine.declared_limits import default_limits
 from penstock.engine.options import Offers
 from penstock.engine.priorities import TopicPriorities
 
@@ -85,7 +85,7 @@ class EngineLimits:
     def __init__(self, zone: str = "", **given: object) -> None:
         self.zone = zone
         self.sent_packet_bytes_max = 0  # a bridge's limit; 0 = only that of the remote broker
-        values = defaults()
+        values = default_limits()
         for name in given:
             if name not in values:
                 raise TypeError(f"EngineLimits has no limit {name!r}")
@@ -97,7 +97,7 @@ class EngineLimits:
             TopicPriorities(self.mqueue_priorities) if self.mqueue_priorities else None
         )
 
-    def sessions_of_one_max(self) -> int:
+    def effective_sessions_per_user_max(self) -> int:
         """Return how many sessions one user may have; 0 = no limit but that of all users."""
         if self.sessions_per_user_max > 0 or self.share_max >= 1.0:
             return self.sessions_per_user_max

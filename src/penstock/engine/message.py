@@ -77,11 +77,11 @@ class Message:
         self.offset = offset
         self.internal = internal
         self.waiting = 0  # queues that have it at QoS 0 while it is not in the log: see ``budget``
-        self.accounts: dict[BodyAccount, int] | None = None  # deliveries of QoS 1 or 2 by account
-        self._expiry_at = -1
+        self.deliveries_by_account: dict[BodyAccount, int] | None = None  # QoS 1 and 2
+        self._expiry_position = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:
-            self._expiry_at = _expiry_position(properties)
+            self._expiry_position = _expiry_position(properties)
             self.set_received_at(received_at_us, lead_us)
 
     @property
@@ -93,7 +93,7 @@ class Message:
         """Set the time of reception, from which the message expiry interval counts."""
         self.received_at_us = received_at_us
         self.lead_us = lead_us
-        at = self._expiry_at
+        at = self._expiry_position
         if at >= 0:
             interval_s = int.from_bytes(self.properties[at : at + 4], "big")
             self.expires_at_us = received_at_us - lead_us + interval_s * MICROSECONDS
@@ -103,7 +103,7 @@ class Message:
         self.received_at_us += lead_us - self.lead_us
         self.lead_us = lead_us
 
-    def for_session(self) -> Message:
+    def copy_for_session(self) -> Message:
         """Return an internal copy that is not in the log, where retention may remove the
         original."""
         return Message(
@@ -119,7 +119,7 @@ class Message:
             lead_us=self.lead_us,
         )
 
-    def received_again(self, now: Now) -> Message:
+    def copy_received_at(self, now: Now) -> Message:
         """Return a copy with ``now`` as the time of reception; the copy is not in the log."""
         return Message(
             self.topic,
@@ -132,7 +132,7 @@ class Message:
             lead_us=now.lead_us,
         )
 
-    def expired(self, steady_us: int) -> bool:
+    def is_expired(self, steady_us: int) -> bool:
         """Return whether the message expiry interval has passed at ``steady_us``
         [MQTT-3.3.2-5]."""
         return 0 < self.expires_at_us <= steady_us
@@ -140,7 +140,7 @@ class Message:
     def properties_for(self, steady_us: int, subscription_ids: tuple[int, ...]) -> bytes:
         """Return the property bytes of one delivery sent at ``steady_us``."""
         encoded = self.properties
-        at = self._expiry_at
+        at = self._expiry_position
         if at >= 0:
             left_s = max(0, (self.expires_at_us - steady_us + MICROSECONDS - 1) // MICROSECONDS)
             encoded = encoded[:at] + left_s.to_bytes(4, "big") + encoded[at + 4 :]
@@ -207,7 +207,7 @@ class SharedOrigin:
 
 @mypyc_attr(acyclic=True)
 @final
-class Label:
+class RoutingKey:
     """The properties of a message by which a shared subscription selects a member."""
 
     def __init__(self, topic: str, topic_bytes: bytes, client_id: str) -> None:
@@ -216,9 +216,9 @@ class Label:
         self.client_id = client_id
 
 
-def label_of(message: Message) -> Label:
+def routing_key_of(message: Message) -> RoutingKey:
     """Return the label of ``message``."""
-    return Label(message.topic, message.topic_bytes, message.client_id)
+    return RoutingKey(message.topic, message.topic_bytes, message.client_id)
 
 
 @mypyc_attr(acyclic=True)
@@ -229,9 +229,9 @@ class Delivery:
     ``message`` is None while the body is in the log only: a queue of a million messages for an
     offline client has offsets, not bodies. ``sequence`` numbers the stored deliveries of a session
     from 1; 0 means that this delivery is not stored (QoS 0, or a session that ends with its
-    connection). ``shared`` is set in the window of a member of a shared subscription, to whose
-    queue the delivery may be returned. In the in-flight window a delivery has a packet identifier,
-    and a state that ``window`` defines.
+    connection). ``shared_origin`` is set in the window of a member of a shared subscription, to
+    whose queue the delivery may be returned. In the in-flight window a delivery has a packet
+    identifier, and a state that ``window`` defines.
     """
 
     def __init__(
@@ -249,17 +249,17 @@ class Delivery:
         self.retain = retain
         self.subscription_ids = subscription_ids
         self.sequence = sequence
-        self.shared: SharedOrigin | None = None
-        self.label: Label | None = None  # in a group's queue, once a member has skipped it
+        self.shared_origin: SharedOrigin | None = None
+        self.routing_key: RoutingKey | None = None  # in a group's queue, once skipped
         self.size_bytes = 0  # of the message; set when it is queued
-        self.gone = False  # removed from the middle of a lane, whose list still contains it
-        self.counted = False  # in the window, and counted in its account
+        self.is_removed = False  # removed from the middle of a lane, whose list still contains it
+        self.is_in_account = False  # in the window, and counted in its account
         self.is_unobserved = False  # it has no events of its own, see ``Events.has_events``
         self.packet_id = 0  # in the window
         self.page = 0  # the page of the window in which it is stored
         self.state = 0  # in the window
-        self.sent = False  # on the current connection
-        self.is_new = False  # the receiver lost its session after this was sent
+        self.is_sent = False  # on the current connection
+        self.is_new_to_receiver = False  # the receiver lost its session after this was sent
         self.sent_us = 0  # when its last packet was sent, for MQTT 3.1
 
     def enter_window(self, packet_id: int, state: int, sent: bool) -> None:
@@ -272,19 +272,19 @@ class Delivery:
         """
         self.packet_id = packet_id
         self.state = state
-        self.sent = sent
-        self.is_new = False
+        self.is_sent = sent
+        self.is_new_to_receiver = False
         self.sent_us = 0
 
-    def needs_log(self, stored: bool) -> bool:
+    def needs_log(self, is_stored: bool) -> bool:
         """Return whether the log must keep the message.
 
-        A ``stored`` session needs it there, because it releases bodies while its client is offline;
+        A stored session needs it there, because it releases bodies while its client is offline;
         other sessions need it if the body is not in memory.
         """
-        if self.gone:
+        if self.is_removed:
             return False
-        return stored or self.message is None
+        return is_stored or self.message is None
 
     def evict_to_log(self) -> None:
         """Release the body if the message is in the log."""

@@ -18,7 +18,7 @@ subscribed through another listener. Such messages are not sent.
 from __future__ import annotations
 
 from penstock.engine.message import Message
-from penstock.engine.topics import TOPIC_BYTES_MAX, is_shared, share_name, unshared
+from penstock.engine.topics import TOPIC_BYTES_MAX, is_shared, share_name, without_share_prefix
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Packet, Publish, Subscribe, Unsubscribe
@@ -32,15 +32,15 @@ def mount(packet: Packet, mount_point: str) -> None:
     """
     if isinstance(packet, Publish):
         if packet.topic:  # else the packet has a topic alias, whose topic was prefixed before
-            packet.topic = _mounted(packet.topic, mount_point)
+            packet.topic = _prefixed(packet.topic, mount_point)
     elif isinstance(packet, Connect):
         if packet.will is not None:
-            packet.will.topic = _mounted(packet.will.topic, mount_point)
+            packet.will.topic = _prefixed(packet.will.topic, mount_point)
     elif isinstance(packet, Subscribe):
         for subscription in packet.subscriptions:
-            subscription.topic_filter = _mounted_filter(subscription.topic_filter, mount_point)
+            subscription.topic_filter = _prefixed_filter(subscription.topic_filter, mount_point)
     elif isinstance(packet, Unsubscribe):
-        packet.topic_filters = [_mounted_filter(one, mount_point) for one in packet.topic_filters]
+        packet.topic_filters = [_prefixed_filter(one, mount_point) for one in packet.topic_filters]
 
 
 def is_visible(topic: str, mount_point: str) -> bool:
@@ -48,7 +48,7 @@ def is_visible(topic: str, mount_point: str) -> bool:
     return topic.startswith(mount_point) and topic != mount_point
 
 
-def unmounted(message: Message, mount_point: str) -> Message:
+def unmount(message: Message, mount_point: str) -> Message:
     """Return a copy of ``message`` without ``mount_point`` in its topic, which must be below it."""
     return Message(
         message.topic[len(mount_point) :],
@@ -63,18 +63,18 @@ def unmounted(message: Message, mount_point: str) -> Message:
     )
 
 
-def _mounted(topic: str, mount_point: str) -> str:
+def _prefixed(topic: str, mount_point: str) -> str:
     whole = mount_point + topic
     if len(whole.encode()) > TOPIC_BYTES_MAX:
         raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "the topic is too long")
     return whole
 
 
-def _mounted_filter(topic_filter: str, mount_point: str) -> str:
-    rest = unshared(topic_filter)
+def _prefixed_filter(topic_filter: str, mount_point: str) -> str:
+    rest = without_share_prefix(topic_filter)
     if not rest:  # malformed: SUBSCRIBE or UNSUBSCRIBE refuses it later
         return topic_filter
-    whole = _mounted(rest, mount_point)
+    whole = _prefixed(rest, mount_point)
     if not is_shared(topic_filter):
         return whole
     return f"$share/{share_name(topic_filter)}/{whole}"

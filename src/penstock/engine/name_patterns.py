@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, final
 
 PATTERN_CHARACTERS_MAX: Final = 256
-REMEMBERED_MAX: Final = 1024
+CACHED_CHARACTERS_MAX: Final = 1024
 """Characters for which a pattern caches the states that accept them."""
 
 
@@ -36,49 +36,49 @@ class NamePattern:
             raise ValueError(
                 f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters, not {len(text)}"
             )
-        self._stars = 0  # states of ``*``
+        self._star_states = 0  # states of ``*``
         self._any = 0  # states that accept every character
-        self._taken: dict[str, int] = {}  # by character: further states that accept it
+        self._states_by_character: dict[str, int] = {}  # further states that accept it
         self._ranges: list[tuple[str, str, int]] = []  # first and last character, the state
-        self._except: list[tuple[list[tuple[str, str]], int]] = []  # refused ranges, the state
-        self._remembered: dict[str, int] = {}  # by character: all states that accept it
+        self._excluding_sets: list[tuple[list[tuple[str, str]], int]] = []  # (ranges, state)
+        self._cached_states: dict[str, int] = {}  # by character: all states that accept it
         self._end = 1 << self._read(text)
-        self._begin = self._skipped(1)
+        self._begin = self._with_stars_skipped(1)
 
     def matches(self, text: str) -> bool:
         """Return whether the pattern matches the whole of ``text``."""
         states = self._begin
         end = self._end
-        last_is_star = end >> 1 & self._stars
+        last_is_star = end >> 1 & self._star_states
         for character in text:
             if states & last_is_star:
                 return True
-            states = states & self._stars | (states & self._takers(character)) << 1
+            states = states & self._star_states | (states & self._accepting_states(character)) << 1
             if states == 0:
                 return False
-            if self._stars:
-                states = self._skipped(states)
+            if self._star_states:
+                states = self._with_stars_skipped(states)
         return states & end != 0
 
-    def _takers(self, character: str) -> int:
+    def _accepting_states(self, character: str) -> int:
         """Return the states that accept ``character``, as bits."""
-        remembered = self._remembered.get(character)
+        remembered = self._cached_states.get(character)
         if remembered is not None:
             return remembered
-        takers = self._any | self._taken.get(character, 0)
+        takers = self._any | self._states_by_character.get(character, 0)
         for first, last, state in self._ranges:
             if first <= character <= last:
                 takers |= state
-        for refused, state in self._except:
+        for refused, state in self._excluding_sets:
             if not any(first <= character <= last for first, last in refused):
                 takers |= state
-        if len(self._remembered) < REMEMBERED_MAX:
-            self._remembered[character] = takers
+        if len(self._cached_states) < CACHED_CHARACTERS_MAX:
+            self._cached_states[character] = takers
         return takers
 
-    def _skipped(self, states: int) -> int:
+    def _with_stars_skipped(self, states: int) -> int:
         """Return ``states`` and the successor of each ``*`` among them: ``*`` may match nothing."""
-        return states | (states & self._stars) << 1
+        return states | (states & self._star_states) << 1
 
     def _read(self, text: str) -> int:
         """Build the states of the pattern; return their number, without the end state."""
@@ -88,18 +88,20 @@ class NamePattern:
             character = text[at]
             at += 1
             state = 1 << number
-            closed = _closing(text, at) if character == "[" else -1
+            closed = _closing_bracket(text, at) if character == "[" else -1
             if character == "*":
-                if number > 0 and self._stars >> (number - 1) & 1:
+                if number > 0 and self._star_states >> (number - 1) & 1:
                     continue  # two stars match what one does
-                self._stars |= state
+                self._star_states |= state
             elif character == "?":
                 self._any |= state
             elif closed >= 0:
                 self._add_set(text[at:closed], state)
                 at = closed + 1
             else:
-                self._taken[character] = self._taken.get(character, 0) | state
+                self._states_by_character[character] = (
+                    self._states_by_character.get(character, 0) | state
+                )
             number += 1
         return number
 
@@ -108,12 +110,12 @@ class NamePattern:
         is_except = inner.startswith("!")
         found = _ranges_of(inner[1:] if is_except else inner)
         if is_except:
-            self._except.append((found, state))
+            self._excluding_sets.append((found, state))
         else:
             self._ranges += [(first, last, state) for first, last in found]
 
 
-def _closing(text: str, at: int) -> int:
+def _closing_bracket(text: str, at: int) -> int:
     """Return the index of the bracket that closes the set beginning at ``at``, or -1.
 
     The first character of a set is never its end.

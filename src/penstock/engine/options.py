@@ -106,7 +106,7 @@ class ServerOptions:
         self._response_information = response_information
 
     @property
-    def farewell(self) -> int:
+    def shutdown_code(self) -> int:
         """Return the reason code of the DISCONNECT that this server sends when it shuts down."""
         if not self.server_reference:
             return reasons.SERVER_SHUTTING_DOWN

@@ -25,16 +25,16 @@ class TopicPriorities:
 
     def __init__(self, table: dict[str, int]) -> None:
         self._table = table
-        self._answers = TopicCache(_CACHED_TOPICS_MAX)
+        self._cache = TopicCache(_CACHED_TOPICS_MAX)
 
-    def of(self, topic: str) -> int:
+    def priority_of(self, topic: str) -> int:
         """Return the priority of ``topic``; 0 when no filter matches it."""
-        priority = self._answers.known.get(topic)
+        priority = self._cache.numbers.get(topic)
         if priority is None:
             priority = 0
             for topic_filter, given in self._table.items():
                 if topic_matches(topic_filter, topic):
                     priority = given
                     break
-            self._answers.put(topic, priority)
+            self._cache.put(topic, priority)
         return priority

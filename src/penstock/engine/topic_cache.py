@@ -22,7 +22,7 @@ class TopicCache:
     """
 
     def __init__(self, topics_max: int, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
-        self.known: dict[str, int] = {}  # to be read only
+        self.numbers: dict[str, int] = {}  # to be read only
         self._topics_max = topics_max
         self._characters_max = characters_max
         self._characters = 0
@@ -32,13 +32,13 @@ class TopicCache:
         length = len(topic)
         if length >= LONG_TOPIC_CHARACTERS:
             return
-        full = len(self.known) >= self._topics_max
+        full = len(self.numbers) >= self._topics_max
         if full or self._characters + length > self._characters_max:
             self.clear()
-        self.known[topic] = answer
+        self.numbers[topic] = answer
         self._characters += length
 
     def clear(self) -> None:
         """Remove all entries."""
-        self.known.clear()
+        self.numbers.clear()
         self._characters = 0

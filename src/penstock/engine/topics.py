@@ -53,7 +53,7 @@ def is_shared(topic_filter: str) -> bool:
     return topic_filter.startswith(SHARE_PREFIX)
 
 
-def unshared(topic_filter: str) -> str:
+def without_share_prefix(topic_filter: str) -> str:
     """Return ``topic_filter`` without the ``$share/{group}/`` of a shared subscription.
 
     Return an empty text if a shared subscription has no filter.
@@ -96,7 +96,7 @@ def is_bridge_state(topic: str) -> bool:
     return topic.count("/") == 4 and len(topic) > len(_BRIDGE_STATE_PREFIX) + len("/state")
 
 
-def is_of_events(topic_filter: str) -> bool:
+def is_events_filter(topic_filter: str) -> bool:
     """Return whether ``topic_filter`` matches nothing but events of the broker."""
     return topic_filter == "$events" or topic_filter.startswith(EVENTS_PREFIX)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-LENGTH: Final = 55
+LENGTH_MIN: Final = 55
 """Characters of a trace context of version 00; a later version has at least as many."""
 
 LENGTH_MAX: Final = 256
@@ -42,12 +42,12 @@ class TraceContext:
 
 def parse_traceparent(text: str) -> TraceContext | None:
     """Return the trace context that ``text`` encodes; None if ``text`` is malformed."""
-    if not LENGTH <= len(text) <= LENGTH_MAX:
+    if not LENGTH_MIN <= len(text) <= LENGTH_MAX:
         return None
     version, trace_id, parent_id, flags = text[:2], text[3:35], text[36:52], text[53:55]
     if text[2] != "-" or text[35] != "-" or text[52] != "-":
         return None
-    if len(text) > LENGTH and (version == "00" or text[LENGTH] != "-"):
+    if len(text) > LENGTH_MIN and (version == "00" or text[LENGTH_MIN] != "-"):
         return None
     for part in (version, trace_id, parent_id, flags):
         for character in part:

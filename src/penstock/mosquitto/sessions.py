@@ -36,13 +36,13 @@ from penstock.engine.message import Message
 from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import (
-    is_of_events,
+    is_events_filter,
     is_share_name,
     is_shared,
     is_topic_filter,
     is_topic_name,
     share_name,
-    unshared,
+    without_share_prefix,
 )
 from penstock.mosquitto.database import (
     RESEND_PUBCOMP,
@@ -263,7 +263,9 @@ class _SessionImporter:
                 expiry_s,
                 self._limits.get(client.port),
                 client.username,
-                server.context.accounts.of(client.username, "") if client.username else None,
+                server.context.accounts.account_of(client.username, "")
+                if client.username
+                else None,
             )
             session.owned = client.username is not None
             self._subscribe(session, client)
@@ -303,7 +305,9 @@ class _SessionImporter:
         batch = self._server.context.batch
         for stored in client.subscriptions:
             name = stored.topic_filter
-            is_valid = is_topic_filter(unshared(name), TOPIC_LEVELS_MAX) and not is_of_events(name)
+            is_valid = is_topic_filter(
+                without_share_prefix(name), TOPIC_LEVELS_MAX
+            ) and not is_events_filter(name)
             if not is_valid or (is_shared(name) and not is_share_name(share_name(name))):
                 self._omitted["subscriptions, with an invalid topic filter"] += 1
                 continue
@@ -341,7 +345,7 @@ class _SessionImporter:
                 self._omitted["messages in queues, expired"] += 1
                 continue
             if message.offset <= latest:  # a retained message that it got when it subscribed
-                message = message.for_session()
+                message = message.copy_for_session()
                 self._append(message)
             latest = message.offset
             ids = (entry.subscription_id,) if entry.subscription_id else ()
@@ -404,6 +408,6 @@ class _SessionImporter:
     def _commit(self) -> None:
         self._uncommitted_bytes = 0
         commit = self._server.context.seal()
-        if commit.writes:
+        if commit.has_writes:
             self._store.commit(commit)
-        self._server.context.store.committed(commit)
+        self._server.context.store_health.mark_committed(commit)

@@ -187,7 +187,7 @@ class Dialler:
         """
         session = self._session
         session.zone = established_zone(self._limits.zone)
-        if session.stored:
+        if session.is_stored:
             interval_s = session.expiry_interval_s
             self._server.context.batch.put_session(
                 SessionRecord(session.client_id, session.number, interval_s, 0, session.zone)
@@ -280,7 +280,7 @@ class Dialler:
             self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.close_reason
         self.reason_code = connection.reason_code
-        if connection.is_unknown and not self.starts_clean:
+        if connection.has_foreign_session and not self.starts_clean:
             self.starts_clean = True
             logger.warning(
                 "%s: %s keeps a session of %s that is unknown here; it is replaced, and the"

@@ -90,7 +90,7 @@ class Driver(PeerOwner):
         self._server = server
         self._context = server.context
         self._store = store
-        self._context.store.waiting_bytes_max = commit_bytes_max
+        self._context.store_health.waiting_bytes_max = commit_bytes_max
         if store.writes_columns:
             self._context.batch.collect_columns()
         self._on_store_failed = on_store_failed
@@ -101,7 +101,7 @@ class Driver(PeerOwner):
             self._committer = Committer(
                 store, self._loop, self._end_commit, self._handle_outage, store_retry_s_max
             )
-            self._context.store.waits_for_disk = True
+            self._context.store_health.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the commit under way
         self._sealed_s = 0.0  # when it was sealed
@@ -174,7 +174,7 @@ class Driver(PeerOwner):
                 CONNECT names the user.
         """
         connection = ServerConnection(self._server, limits, self.now())
-        connection.lets_anonymous_in = lets_anonymous_in
+        connection.allows_anonymous = lets_anonymous_in
         connection.address = wire.peer
         if identity_of is not None:
             connection.identity = identity_of(wire)
@@ -262,7 +262,7 @@ class Driver(PeerOwner):
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
-            peer.connection.decided(verdict, self.now())
+            peer.connection.apply_late_verdict(verdict, self.now())
             if peer.connection.state == CONNECTED:
                 self._log.log_connect(peer)
             self._deadlines.watch(peer)
@@ -295,7 +295,7 @@ class Driver(PeerOwner):
     @property
     def store_fails(self) -> bool:
         """True while the store cannot write, and commits are tried again."""
-        return self._context.store.fails
+        return self._context.store_health.is_failing
 
     def commit_waits_s(self) -> float:
         """Return the age of the commit under way, in seconds; 0 if none is under way."""
@@ -324,7 +324,7 @@ class Driver(PeerOwner):
                 or self._end_reason
             ):
                 self._commit()
-            elif self._context.batch.changed and self._progress_timer is None:
+            elif self._context.batch.changed_states and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
@@ -336,12 +336,12 @@ class Driver(PeerOwner):
         self.push()
         now_s = time.monotonic()
         took_s = now_s - self._turn_began_s
-        self._context.turn.work_budget.turn_took(took_s)
+        self._context.turn.work_budget.adapt_to_turn(took_s)
         if took_s > SLOW_TURN_S and has_begun:
             self.measures.record_slow_turn(took_s)
         # The end of a commit may end this turn early; its scheduled end follows later.
         self._turn_began_s = now_s
-        if self._context.turn.unfinished and not self._turn_begin_scheduled:
+        if self._context.turn.unfinished_users and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._on_turn_end is not None:
@@ -375,7 +375,7 @@ class Driver(PeerOwner):
             context.turn.closing = []
             for link in closing:
                 peer = self._peers.get(link)
-                if peer is not None and link.drained:
+                if peer is not None and link.is_drained:
                     peer.wire.close()
                     self._log.log_close(peer)
 
@@ -397,7 +397,7 @@ class Driver(PeerOwner):
     def _commit_progress(self) -> None:
         """Commit the progress of sessions, if no client has needed a commit for ``_PROGRESS_S``."""
         self._progress_timer = None
-        if self._commit_done is None and not self._failed and self._context.batch.changed:
+        if self._commit_done is None and not self._failed and self._context.batch.changed_states:
             self._write_ready()  # before packets that wait for the batch
             self._commit()
 
@@ -405,13 +405,13 @@ class Driver(PeerOwner):
         assert self._commit_done is None, "one commit is under way at a time"
         self._batch_bytes = self._context.batch.size_bytes
         commit = self._context.seal()
-        if commit.writes:
+        if commit.has_writes:
             self._sealed_s = time.monotonic()
-            self.measures.record_seal(commit.appended, self._batch_bytes)
+            self.measures.record_seal(commit.appended_count, self._batch_bytes)
         self._sealed_batch_durable = self._open_batch_durable
         self._open_batch_durable = None
-        if self._committer is None or not commit.writes:
-            if commit.writes:
+        if self._committer is None or not commit.has_writes:
+            if commit.has_writes:
                 self._store.commit(commit)
             self._release(commit)
         else:
@@ -428,8 +428,8 @@ class Driver(PeerOwner):
         commit_done.set_result(None)
         assert self._committer is not None
         self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
-        if not self._context.store.fails:
-            self._context.store.batch_bytes_max = self._batch_size.bytes_max
+        if not self._context.store_health.is_failing:
+            self._context.store_health.batch_bytes_max = self._batch_size.bytes_max
         if failure is not None:
             self._fail(failure)
             return
@@ -455,7 +455,7 @@ class Driver(PeerOwner):
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
                 self.measures.outages += 1
-            context.store.failed(str(failure))
+            context.store_health.mark_failed(str(failure))
             logger.error(
                 "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and messages for"
                 " which the log has no memory are missing in streams",
@@ -469,18 +469,18 @@ class Driver(PeerOwner):
         if self._context.events is not None or self._context.recorder is not None:
             self.now()
         if self._context.events is not None:
-            self._context.events.committed()
+            self._context.events.note_committed()
         if self._sealed_batch_durable is not None:
             self._sealed_batch_durable.set_result(None)
             self._sealed_batch_durable = None
-        self._context.store.committed(commit)
-        for release in commit.releases:
+        self._context.store_health.mark_committed(commit)
+        for release in commit.deferred_packets:
             link = release.link
             peer = self._peers.get(link)
-            if peer is not None and (link.draining or not link.closed):
+            if peer is not None and (link.is_draining or not link.is_closed):
                 self._write(peer, release.pieces)
-            release.done()
-            if peer is not None and link.draining and link.drained:
+            release.mark_sent()
+            if peer is not None and link.is_draining and link.is_drained:
                 peer.wire.close()
         self._write_ready()
         for stored, offsets in commit.body_requests:
@@ -546,7 +546,7 @@ class Driver(PeerOwner):
                 )
 
     def _close_hung_up(self, now: Now) -> None:
-        if self._failing_since_s > 0.0 or self._context.store.is_full():
+        if self._failing_since_s > 0.0 or self._context.store_health.is_full():
             return  # their last packets must wait
         self._read_control.close_hung_up(now)
 

@@ -47,8 +47,8 @@ class MachineClock:
                 "the machine was restarted, and its clock is not synchronized: the time that the"
                 " broker was down does not count for expiry"
             )
-        if self._steady.jumped_us:
-            _log_jump("while the broker was down", self._steady.jumped_us)
+        if self._steady.start_jump_us:
+            _log_jump("while the broker was down", self._steady.start_jump_us)
 
     def now(self) -> Now:
         """Return the present time of all three clocks."""

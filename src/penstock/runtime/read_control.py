@@ -45,10 +45,10 @@ class ReadControl:
         connection = peer.connection
         if peer.is_lost:
             return
-        if connection.peer_closed:
+        if connection.has_peer_closed:
             self._drain(peer)
             return
-        if not connection.reading_paused:
+        if not connection.is_reading_paused:
             if peer.is_paused:
                 peer.is_paused = False
                 self.paused.remove(peer)
@@ -84,7 +84,7 @@ class ReadControl:
             self._loop.call_soon(self._read_once, peer)
 
     def _read_once(self, peer: Peer) -> None:
-        if self._context.store.is_full() and not peer.is_closed:
+        if self._context.store_health.is_full() and not peer.is_closed:
             self._loop.call_later(_RETRY_S, self._read_once, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"

@@ -41,9 +41,17 @@ from penstock.control.admin_requests import (
 )
 from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.control.recorded import ShowRecorded
-from penstock.engine.access.bans import CLIENT, FOR_GOOD
+from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
 from penstock.engine.clock import Now
-from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
+from penstock.engine.operating.admin_actions import (
+    ban,
+    clear_retained,
+    drain,
+    end_drain,
+    kick,
+    lift_ban,
+    remove_session,
+)
 from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.engine.operating.listing import (
     JsonObject,
@@ -53,7 +61,7 @@ from penstock.engine.operating.listing import (
     session_details,
     session_summary,
 )
-from penstock.engine.operating.recorded import committed_about, recorded
+from penstock.engine.operating.recorded import committed_about, recorded_events
 from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.operating.session_summary import SessionSummary
 from penstock.engine.server.draining import Draining
@@ -137,10 +145,10 @@ class Administration:
             now = self._driver.now()
             found = walk.step(min(VISITS, limit - len(entries)), now)
             entries.extend([session_summary(self._server, session) for session in found])
-            return walk.finished or len(entries) >= limit
+            return walk.is_finished or len(entries) >= limit
 
         await run_in_portions(self._driver, step)
-        return SessionPage(entries, "" if walk.finished else str(walk.cursor))
+        return SessionPage(entries, "" if walk.is_finished else str(walk.cursor))
 
     async def show_session(self, request: ShowSession) -> JsonObject | None:
         """Return the details of one session; None if the client has no session."""
@@ -151,7 +159,7 @@ class Administration:
 
     async def show_recorded(self, request: ShowRecorded) -> JsonObject | None:
         """Return the flight recorder's record of one client; None if the client has no record."""
-        return recorded(self._server, request.client_id)
+        return recorded_events(self._server, request.client_id)
 
     async def explain(self, request: Explain) -> JsonObject:
         """Return all facts about one client and a topic."""
@@ -163,9 +171,9 @@ class Administration:
         walk = MatchWalk(session, request.topic)
 
         def step() -> bool:
-            if not walk.finished:
+            if not walk.is_finished:
                 walk.step(VISITS)
-            return walk.finished
+            return walk.is_finished
 
         await run_in_portions(self._driver, step)
         offsets = list(request.offsets)
@@ -178,9 +186,9 @@ class Administration:
         walk = ReceiverWalk(self._server, _topic_name(request.topic), request.offset)
 
         def step() -> bool:
-            if not walk.finished:
+            if not walk.is_finished:
                 walk.step()
-            return walk.finished
+            return walk.is_finished
 
         await run_in_portions(self._driver, step)
         committed = committed_about(self._server, request.offset)
@@ -224,7 +232,10 @@ class Administration:
             request.filter,
             lambda session: (
                 (connected_too or session.link is None)
-                and (request.only_count or remove(self._server, session, self._now(), request.by))
+                and (
+                    request.only_count
+                    or remove_session(self._server, session, self._now(), request.by)
+                )
             ),
         )
         if not request.only_count:
@@ -250,11 +261,11 @@ class Administration:
             nonlocal count
             if not waiting:
                 waiting.extend(walk.step(VISITS, self._driver.now()))
-            elif not waiting[-1].ended and not is_bridge(waiting[-1]):
+            elif not waiting[-1].is_ended and not is_bridge(waiting[-1]):
                 count += act(waiting.pop())
             else:
                 waiting.pop()
-            return walk.finished and not waiting
+            return walk.is_finished and not waiting
 
         await run_in_portions(self._driver, step)
         return count
@@ -270,7 +281,7 @@ class Administration:
 
         def step() -> bool:
             for _ in range(VISITS):
-                if walk.finished or len(entries) >= limit:
+                if walk.is_finished or len(entries) >= limit:
                     return True
                 message = walk.step()
                 if message is not None and message.steady_us < cutoff_us:
@@ -278,7 +289,7 @@ class Administration:
             return False
 
         await run_in_portions(self._driver, step)
-        return Page(entries, "" if walk.finished else self._keep_walk(walk))
+        return Page(entries, "" if walk.is_finished else self._keep_walk(walk))
 
     async def show_retained(self, request: ShowRetained) -> JsonObject | None:
         """Return one retained message with its payload; None if the topic has none."""
@@ -300,12 +311,14 @@ class Administration:
         def step() -> bool:
             nonlocal count
             for _ in range(VISITS):
-                if walk.finished:
+                if walk.is_finished:
                     return True
                 message = walk.step()
                 if message is None or message.steady_us >= cutoff_us:
                     continue
-                count += request.only_count or clear(self._server, message.topic, request.by)
+                count += request.only_count or clear_retained(
+                    self._server, message.topic, request.by
+                )
             return False
 
         await run_in_portions(self._driver, step)
@@ -383,7 +396,7 @@ class Administration:
         left = len(self._server.connections)
         if draining is None:
             return DrainState(False, 0, 0, left)
-        return DrainState(True, draining.sent_away, draining.refused, left)
+        return DrainState(True, draining.clients_sent_away, draining.refused, left)
 
     # -- bans --------------------------------------------------------------------------
 
@@ -394,12 +407,14 @@ class Administration:
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of bans")
         begin = int(request.cursor or 0)
         now_s = self._now().monotonic_s
-        bans = self._server.bans.listing(now_s)
+        bans = self._server.bans.bans_in_force(now_s)
         entries: list[JsonObject] = [
             {
                 "kind": found.kind,
                 "value": found.value,
-                "left_s": None if found.until_s == FOR_GOOD else round(found.until_s - now_s, 1),
+                "left_s": None
+                if found.until_s == UNTIL_RESTART
+                else round(found.until_s - now_s, 1),
                 "reason": found.reason,
             }
             for found in bans[begin : begin + limit]
@@ -431,7 +446,7 @@ class Administration:
     async def lift(self, request: LiftBan) -> bool:
         """End a ban; return whether there was such a ban."""
         try:
-            was_banned = lift(self._server, request.kind, request.value, request.by)
+            was_banned = lift_ban(self._server, request.kind, request.value, request.by)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if was_banned:
@@ -455,8 +470,8 @@ class Administration:
             StoreError: the store cannot write now.
         """
         context = self._server.context
-        if context.store.fails:
-            raise StoreError(f"nothing was done: {context.store.failure}")
+        if context.store_health.is_failing:
+            raise StoreError(f"nothing was done: {context.store_health.failure}")
 
 
 def _operator_name(by: str) -> Sentence:

@@ -117,7 +117,7 @@ class Authentication(Authenticate):
         self._guard.report_to(on_ban)
         self._method_guard.report_to(on_ban)
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         """Return the verdict on a client; None if a thread checks the credentials first, and the
         verdict callback is called later."""
         users = self._access.users
@@ -154,10 +154,10 @@ class Authentication(Authenticate):
         decided: asyncio.Future[AuthResult] = self._loop.create_future()
         self._operator_futures[link] = decided
         try:
-            found = self.judge(credentials, link)
+            found = self.check_credentials(credentials, link)
             return await decided if found is None else found
         finally:
-            link.closed = True
+            link.is_closed = True
             del self._operator_futures[link]
 
     def password_fingerprint(self, username: str) -> str:
@@ -172,7 +172,7 @@ class Authentication(Authenticate):
             return "" if self._method is not None else "unknown"
         return self._verified.key_of(username, line.encode()).hex()
 
-    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+    def begin_exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         """Return a new exchange of SCRAM-SHA-256; None for another ``method``, or where no user has
         keys for it."""
         if method != scram.METHOD or self._decoys.scram_keys("") is None:
@@ -269,7 +269,9 @@ class Authentication(Authenticate):
         is_stale = check.basis not in (self._access.users, self._method)  # reloaded meanwhile
         if is_stale or (failure is None and answer is None):
             for link in check.links:
-                verdict = None if link.closed else self.judge(check.credentials, link)
+                verdict = (
+                    None if link.is_closed else self.check_credentials(check.credentials, link)
+                )
                 if verdict is not None:
                     self._deliver_verdict(link, verdict)
             return

@@ -68,12 +68,12 @@ class LimitWarnings:
 
     def tick(self, now: Now) -> None:
         """Warn of clients that stay at a limit, and log clients that have left their limit."""
-        reached = self._context.reached
+        reached = self._context.newly_reached
         if reached:
-            self._context.reached = []
+            self._context.newly_reached = []
             for at_limit in reached:
                 if at_limit.limit not in _CAUSES or self.warning_s == 0:
-                    at_limit.watched = False
+                    at_limit.is_watched = False
                     continue
                 self._watch(at_limit, max(at_limit.since_s, 0.0) + self.warning_s, -1.0)
         now_s = now.monotonic_s
@@ -86,7 +86,7 @@ class LimitWarnings:
     def _check(self, at_limit: LimitUsage, warned_s: float, now_s: float) -> None:
         lasts_s = at_limit.lasts_s(now_s)
         if at_limit.since_s < 0:
-            at_limit.watched = False
+            at_limit.is_watched = False
             if warned_s >= 0:
                 self._log_within_limit(
                     logging.INFO,

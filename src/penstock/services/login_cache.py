@@ -59,7 +59,7 @@ class LoginCache:
         if found is None:
             return False
         until_s, earlier = found
-        if until_s <= now_s and earlier.closed:
+        if until_s <= now_s and earlier.is_closed:
             del self._expiries[key]
             return False
         self.remember(key, link, now_s)
@@ -91,7 +91,7 @@ class LoginCache:
         portion = math.ceil(len(self._expiries) * min(1.0, 2 * interval_s / self.verified_s))
         for key in [key for key, _ in zip(self._expiries, range(portion), strict=False)]:
             until_s, link = self._expiries.pop(key)
-            if not link.closed:
+            if not link.is_closed:
                 self._expiries[key] = (now_s + self.verified_s, link)
             elif until_s > now_s:
                 self._expiries[key] = (until_s, link)

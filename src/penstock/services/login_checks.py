@@ -54,7 +54,7 @@ class LoginCheck:
 
     def run(self) -> Answer | None:
         """Do the check, in a thread; return None if all waiting clients have disconnected."""
-        if all(link.closed for link in self.links):
+        if all(link.is_closed for link in self.links):
             return None
         return self._work()
 
@@ -140,9 +140,9 @@ class CheckPool:
             self._running_checks += 1
             done = self._loop.run_in_executor(self._threads, attempt.item.run)
             done.add_done_callback(lambda answer, of=attempt: self._end_check(of, answer))  # type: ignore[misc]
-        late = queue.given_up
+        late = queue.items_to_refuse
         if late:
-            queue.given_up = []
+            queue.items_to_refuse = []
             for check in late:
                 self._forget(check)
                 self._guard.count_refusal(check.credentials.address, check.name)
@@ -157,7 +157,7 @@ class CheckPool:
     ) -> None:
         assert 0 < self._running_checks <= self._threads_max, "a check has a thread of its own"
         self._running_checks -= 1
-        self._guard.queue.check_ended(attempt)
+        self._guard.queue.end_check(attempt)
         self._forget(attempt.item)
         if not answer.cancelled():
             self._on_answer(attempt.item, answer)

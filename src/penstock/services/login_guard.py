@@ -101,7 +101,7 @@ class LoginGuard(Generic[T]):
             address,
             name,
         )
-        if self.queue.failed(source, name, now_s) and self._on_ban is not None:
+        if self.queue.count_failure(source, name, now_s) and self._on_ban is not None:
             options = self._options
             self._on_ban(
                 source, f"{options.ban_failures} wrong passwords within {options.within_s:g} s"
@@ -109,4 +109,4 @@ class LoginGuard(Generic[T]):
 
     def count_success(self, address: str, name: str) -> None:
         """Count a right password: its source and name are trusted more from now on."""
-        self.queue.succeeded(self.source(address), name)
+        self.queue.trust(self.source(address), name)

@@ -96,7 +96,7 @@ class MetricsReader:
         del request
         server = self._server
         found = Health(
-            server.context.store.failure if server.context.store.fails else "",
+            server.context.store_health.failure if server.context.store_health.is_failing else "",
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
@@ -169,7 +169,7 @@ class MetricsReader:
         yield "connections_opened", (), counters.sockets_accepted
         yield "connections_accepted", (), counters.connections_accepted
         yield "bans", (), len(server.bans)
-        yield "bans_made", (), server.bans.made
+        yield "bans_made", (), server.bans.made_count
         yield "bans_refused", (), server.bans.refused
 
     def _traffic_samples(self) -> Iterable[MetricSample]:
@@ -195,14 +195,14 @@ class MetricsReader:
         yield "retained_messages", (), len(server.router.retained)
         events = server.context.events
         log = server.event_log
-        yield "events_written", (), 0 if log is None else log.written
-        yield "events_lost", (), 0 if events is None else events.lost
+        yield "events_written", (), 0 if log is None else log.written_count
+        yield "events_lost", (), 0 if events is None else events.lost_count
 
     def _client_group_samples(self, survey: Survey | None) -> Iterable[MetricSample]:
         """Yield the counters of each client group on each listener, for pairs that had a client
         since the start."""
         opened: dict[str, int] = {}
-        for counters in self._server.context.turn.counters.by_pair():
+        for counters in self._server.context.turn.counters.counters_by_pair():
             listener = counters.listener
             opened[listener] = opened.get(listener, 0) + counters.sockets_accepted
             pair = (listener, counters.group)
@@ -239,14 +239,14 @@ class MetricsReader:
             yield "memory_bytes", (name,), used_bytes
             yield "memory_limit_bytes", (name,), limit_bytes
         yield "sessions_refused", (), budget.sessions_refused
-        yield "half_received_closed", (), server.partial_packets.closed
+        yield "half_received_closed", (), server.partial_packets.closed_count
 
     def _store_samples(self) -> Iterable[MetricSample]:
         context = self._server.context
         log = self._store.log_extent()
         yield "commits", (), context.turn.counters.commits
         yield "commit_waits_seconds", (), self._driver.commit_waits_s()
-        yield "store_works", (), not context.store.fails
+        yield "store_works", (), not context.store_health.is_failing
         yield "store_outages", (), self._driver.measures.outages
         yield "log_earliest_offset", (), log.earliest
         yield "log_end_offset", (), log.end

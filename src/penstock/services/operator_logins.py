@@ -105,7 +105,7 @@ class OperatorLogins:
 
     def _is_banned(self, user: str, address: str) -> bool:
         bans = self._server.bans
-        banned = bans.banned(address, user or None, "", self._driver.now().monotonic_s)
+        banned = bans.find_ban(address, user or None, "", self._driver.now().monotonic_s)
         bans.refused += banned is not None
         return banned is not None
 

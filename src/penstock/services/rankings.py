@@ -19,7 +19,7 @@ from penstock.control.admin_requests import LIMIT_MAX
 from penstock.control.ranking_requests import RankSessions, ShowFlow
 from penstock.engine.operating.flow_details import flow_details
 from penstock.engine.operating.listing import JsonObject
-from penstock.engine.operating.ranking import MEASURES, RankingWalk, ranked
+from penstock.engine.operating.ranking import MEASURES, RankingWalk, ranking_entry
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.errors import ConfigError, StoreError
@@ -80,7 +80,7 @@ class Rankings:
         finally:
             self._waiting_count -= 1
         took_s = time.monotonic() - began_s
-        return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
+        return {"entries": entries, "selected": walk.selected_count, "took_s": round(took_s, 4)}
 
     async def _describe_highest(self, walk: RankingWalk) -> list[JsonObject]:
         """Walk over all sessions; return the descriptions of the highest ones, without sessions
@@ -93,14 +93,14 @@ class Rankings:
             if self._server.shutting_down:  # a shutdown waits for requests
                 raise StoreError("the broker is stopping")
             now = self._driver.now()
-            if not walk.finished:
+            if not walk.is_finished:
                 walk.step(VISITS, now)
                 return False
             if best is None:
                 best = walk.best()
                 best.reverse()
-            if best and not best[-1].ended:
-                described.append(ranked(self._server, best[-1], now))
+            if best and not best[-1].is_ended:
+                described.append(ranking_entry(self._server, best[-1], now))
             del best[-1:]
             return not best
 

@@ -84,7 +84,7 @@ class Receipts:
         """
         if not asking:
             return ReceiptCounts(0, 0)
-        failure = self._server.context.store.failure
+        failure = self._server.context.store_health.failure
         if failure:
             raise StoreFailed(failure)
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ between them::
       begin: the log ends at E ─▶ a few sessions ─▶ a few sessions ─▶ … ─▶ lowest, at most E
 
 Messages that a session comes to need after it was visited are at E or above, except messages that
-it takes over from another session; the batch notes these (``Batch.moved``).
+it takes over from another session; the batch notes these (``Batch.note_moved``).
 
 Messages that a registered reader has leased (``services.readers``) stay as well, up to a size. The
 leases are read just before each part is removed, and none is granted meanwhile.

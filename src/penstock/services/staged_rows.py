@@ -156,7 +156,7 @@ class StagedRowsPublisher:
             return PublishProgress(False)
         async with self._decision_lock:
             if (sink, batch) not in self._decided:
-                if self._positions.is_done(sink, batch):
+                if self._positions.is_published(sink, batch):
                     latest = self._positions.latest(sink)
                     return PublishProgress(True, later=latest if latest > batch else 0)
                 if not self._positions.has_room(sink):
@@ -168,7 +168,7 @@ class StagedRowsPublisher:
                     partial(self._decide, sink, batch, request.proposal)
                 )
         if self._is_stopped:  # a repeated request is answered by the next run
-            return PublishProgress(False, self._positions.rows_done(sink, batch))
+            return PublishProgress(False, self._positions.rows_published(sink, batch))
         task = self._ensure_task(sink)
         await asyncio.wait((task,), timeout=ANSWER_S_MAX)
         row_set = self._decided.get((sink, batch))
@@ -176,7 +176,7 @@ class StagedRowsPublisher:
             return PublishProgress(True)
         if task.done() and not task.cancelled():
             task.result()  # raises the failure
-        return PublishProgress(False, self._positions.rows_done(sink, batch))
+        return PublishProgress(False, self._positions.rows_published(sink, batch))
 
     async def abandon(self, request: Abandon) -> PublishProgress:
         """Remove the rows of an attempt if its batch is not decided; return whether the batch is
@@ -202,7 +202,7 @@ class StagedRowsPublisher:
         self._staging.remove_batch(sink, batch)
 
     def _is_done(self, sink: str, batch: int) -> bool:
-        return (sink, batch) not in self._decided and self._positions.is_done(sink, batch)
+        return (sink, batch) not in self._decided and self._positions.is_published(sink, batch)
 
     async def _inherit_position(self, sink: str) -> bool:
         """Give a sink with an owner the position that it had under its name without an owner.
@@ -256,8 +256,8 @@ class StagedRowsPublisher:
 
     async def _publish_set(self, row_set: RowSet) -> None:
         positions, sink, batch = self._positions, row_set.sink, row_set.batch
-        if not positions.is_done(sink, batch):
-            at = positions.rows_done(sink, batch)
+        if not positions.is_published(sink, batch):
+            at = positions.rows_published(sink, batch)
             for file in row_set.files:
                 while at < file.rows:
                     reading = partial(self._staging.read, row_set, file, at, PIECE_ROWS_MAX)
@@ -295,7 +295,7 @@ class StagedRowsPublisher:
             at += count
             self._driver.end_turn_soon()
             await asyncio.sleep(0)  # serves clients
-            if self._context.store.is_full():
+            if self._context.store_health.is_full():
                 break
         await self._driver.wait_durable()
         return at

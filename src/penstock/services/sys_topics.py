@@ -134,7 +134,7 @@ class SysTopics:
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
             ("acknowledged_when", self._server.acknowledged_when),
             ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
-            ("store/state", self._server.context.store.failure or "works"),
+            ("store/state", self._server.context.store_health.failure or "works"),
         ]
         found += self._client_values()
         found += self._message_values()
@@ -159,7 +159,7 @@ class SysTopics:
             ("clients/maximum", server.clients_max),
             ("clients/expired", server.context.turn.counters.sessions_expired),
             ("bans/count", len(server.bans)),
-            ("bans/made", server.bans.made),
+            ("bans/made", server.bans.made_count),
             ("bans/refused", server.bans.refused),
         ]
 
@@ -180,7 +180,7 @@ class SysTopics:
         events = self._server.context.events
         log = self._server.event_log
         if events is not None and log is not None:
-            found += [("events/written", log.written), ("events/lost", events.lost)]
+            found += [("events/written", log.written_count), ("events/lost", events.lost_count)]
         return found + [
             (f"publish/messages/dropped/{slug_of(reason)}", drops[reason])
             for reason in range(len(REASONS))
@@ -201,7 +201,7 @@ class SysTopics:
             ("sessions/bytes", budget.sessions_bytes),
             ("sessions/refused", budget.sessions_refused),
             ("half_received/bytes", server.partial_packets.size_bytes),
-            ("half_received/closed", server.partial_packets.closed),
+            ("half_received/closed", server.partial_packets.closed_count),
             ("queues/qos0/bytes", budget.qos0_bytes),
             ("queues/packed/bytes", budget.packed_bytes),
             ("queues/waiting/bytes", budget.waiting_bytes + budget.inbound_bytes),

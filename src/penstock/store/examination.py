@@ -260,7 +260,7 @@ class _Examiner:
         def take(key: bytes, value: bytes) -> None:
             session = records.decode_session(key.decode(), value)
             self._clients[session.number] = session.client_id
-            if session.is_of_group:
+            if session.is_group_queue:
                 self._clients[session.number] = "group " + session.client_id[1:]
                 groups.append(session.number)
             if self._copy is not None:

@@ -19,7 +19,7 @@ def chunk_from_columns(columns: Columns) -> list[bytes]:
     strings to be joined."""
     count = columns.count
     properties = columns.has_properties
-    without = count - properties.true
+    without = count - properties.true_count
     buffers: list[
         bytes | list[bytes]
     ] = [  # each column begins with its validity bitmap, empty where no value is null

@@ -246,7 +246,7 @@ class RocksStore:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         if not self._is_writable:
             raise StoreFailed("the store is open for reading only")
-        if commit.appended:  # a commit whose write failed is written again
+        if commit.appended_count:  # a commit whose write failed is written again
             assert self._end in (commit.base_offset, commit.next_offset), "the log has no holes"
         prepared = self._prepared
         self._prepared = None
@@ -268,7 +268,7 @@ class RocksStore:
         handles = self._handles
         large: list[LargeValue] = []
         appended = self._log_bytes_appended
-        if commit.appended:
+        if commit.appended_count:
             columns = commit.columns or columns_of(commit.messages)
             key, pieces = encode_key(commit.base_offset), chunk_from_columns(columns)
             if columns.size_bytes < LARGE_BYTES:

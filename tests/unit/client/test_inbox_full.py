@@ -81,7 +81,7 @@ async def test_nothing_is_dropped_while_it_waits_for_nothing() -> None:
         engine = engine_of(client)
         await until("a full inbox", lambda: engine.inbox.is_full)
         assert engine.dialler.connection is not None
-        assert engine.dialler.connection.application_is_full
+        assert engine.dialler.connection.is_application_full
         assert len(engine.inbox) == 10
         messages = client.messages()
         seen = [(await anext(messages)).payload for _ in range(100)]
@@ -95,13 +95,13 @@ async def test_what_waits_is_bounded_in_bytes_too() -> None:
         engine = engine_of(client)
         await until("a full inbox", lambda: engine.inbox.is_full)
         assert engine.dialler.connection is not None
-        assert engine.dialler.connection.application_is_full
+        assert engine.dialler.connection.is_application_full
         assert len(engine.inbox) == 5
         messages = client.messages()
         seen = [(await anext(messages)).payload[:1] for _ in range(9)]
         assert seen == [b"%d" % n for n in range(1, 10)]
         assert not engine.inbox.is_full
-        assert not engine.dialler.connection.application_is_full
+        assert not engine.dialler.connection.is_application_full
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -228,20 +228,20 @@ class Bench:
 
     def finish(self, commit: Commit) -> None:
         """``commit`` is durable: what waited for it leaves."""
-        if commit.writes:
+        if commit.has_writes:
             self.store.commit(commit)
         self.release(commit)
 
     def release(self, commit: Commit) -> None:
         """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
         if self.server.context.events is not None:
-            self.server.context.events.committed()
-        self.server.context.store.committed(commit)
-        for release in commit.releases:
+            self.server.context.events.note_committed()
+        self.server.context.store_health.mark_committed(commit)
+        for release in commit.deferred_packets:
             written = self._written.setdefault(release.link, bytearray())
-            if not release.link.closed:
+            if not release.link.is_closed:
                 written += b"".join(release.pieces)
-            release.done()
+            release.mark_sent()
         for stored, asked in commit.body_requests:
             stored.supply(asked, self.store.read(asked), self.now)
 
@@ -261,9 +261,9 @@ class Bench:
         """Whether nothing is open: nothing to go on with, to write, or to commit."""
         context = self.server.context
         return not (
-            context.turn.unfinished
+            context.turn.unfinished_users
             or context.turn.ready
-            or context.batch.changed
+            or context.batch.changed_states
             or context.needs_commit
         )
 

@@ -73,17 +73,17 @@ class Rig(ClientCallbacks):
         self._listener = Decoder(1_000_000)
         return self.turn()
 
-    def connected(self, connack: Connack, now: Now) -> None:
+    def on_connected(self, connack: Connack, now: Now) -> None:
         del now
         self.told.append(connack)
         if self.subscribes_at_once:
             self.connection.subscribe([Subscription("a", 1)])
 
-    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
+    def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         del now
         self.came.append(arrival)
 
-    def answered(self, packet: Packet, now: Now) -> None:
+    def on_answer(self, packet: Packet, now: Now) -> None:
         del now
         self.told.append(packet)
 
@@ -91,7 +91,7 @@ class Rig(ClientCallbacks):
         del data
         return self.answer
 
-    def ended(self, now: Now) -> None:
+    def on_end(self, now: Now) -> None:
         del now
         self.ends += 1
 
@@ -105,10 +105,10 @@ class Rig(ClientCallbacks):
             self.context.turn.ready = []
             commit = self.context.seal()
             self.store.commit(commit)
-            self.context.store.committed(commit)
-            for release in commit.releases:
+            self.context.store_health.mark_committed(commit)
+            for release in commit.deferred_packets:
                 data += b"".join(release.pieces) if release.link is self.connection.link else b""
-                release.done()
+                release.mark_sent()
             for stored, offsets in commit.body_requests:
                 stored.supply(offsets, self.store.read(offsets), self.now)
         self._listener.feed(data)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.auth.acl import AccessList, Rule
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.access.bans import FOR_GOOD
+from penstock.engine.access.bans import UNTIL_RESTART
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import EARLY_BYTES_MAX
 from penstock.engine.connection.states import AWAIT_VERDICT
@@ -45,7 +45,7 @@ class Later(Authenticate):
     def __init__(self) -> None:
         self.asked: list[tuple[Credentials, Link]] = []
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         self.asked.append((credentials, link))
         return None
 
@@ -53,7 +53,7 @@ class Later(Authenticate):
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         return AuthResult(reasons.SUCCESS, credentials.username)
 
@@ -89,7 +89,7 @@ def test_nothing_is_answered_before_the_verdict(version: int) -> None:
         b"secret",
     )
     assert link is line.connection.link
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     (connack,) = line.read()
     assert isinstance(connack, Connack)
@@ -99,12 +99,12 @@ def test_nothing_is_answered_before_the_verdict(version: int) -> None:
 
 def test_the_log_is_told_who_a_refused_client_says_it_is() -> None:
     bench, _, line = pending()
-    line.connection.decided(REFUSED, bench.now)
+    line.connection.apply_late_verdict(REFUSED, bench.now)
     said = line.connection.close_reason
     assert said == "CONNECT refused: bad user name or password (client 'c', user 'alice')"
     hostile = Bench(authenticate=Later()).line(5)
     hostile.send(connect(client_id=500 * "x", username=500 * "y"))
-    hostile.connection.decided(REFUSED, bench.now)
+    hostile.connection.apply_late_verdict(REFUSED, bench.now)
     assert len(hostile.connection.close_reason) < 200
     assert "secret" not in said
 
@@ -125,10 +125,10 @@ def test_the_log_is_told_who_a_refused_client_says_it_is() -> None:
 def test_each_version_is_refused_with_its_own_code(code: int, version: int, told: int) -> None:
     """[MQTT-3.1.4-2] [MQTT3-3.1.4-5] [MQTT-3.2.2-7]"""
     bench, _, line = pending(version)
-    line.connection.decided(AuthResult(code), bench.now)
+    line.connection.apply_late_verdict(AuthResult(code), bench.now)
     data = bench.take_ready(line)
     assert (data[0], data[2:4]) == (0x20, bytes([0, told]))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert bench.server.registry.sessions == {}
 
 
@@ -141,7 +141,7 @@ def test_packets_sent_early_are_handled_in_order_once_let_in(version: int) -> No
     bench.commit()
     assert line.read() == []
     assert bench.server.context.batch.next_offset == 0
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     kinds = [type(packet) for packet in line.read()]
     assert kinds[0] is Connack
@@ -155,7 +155,7 @@ def test_packets_in_the_same_read_as_connect_wait_too() -> None:
     line = bench.line(5)
     line.send(connect(), Publish("t", b"x", 0), Disconnect())
     assert bench.server.context.batch.next_offset == 0
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.context.batch.next_offset == 1
     assert line.connection.close_reason == "client disconnected"
 
@@ -165,7 +165,7 @@ def test_packets_of_a_refused_client_are_never_handled(version: int) -> None:
     """[MQTT-3.1.4-6] [MQTT3-3.1.4-5]"""
     bench, _, line = pending(version)
     line.send(Publish("t", b"x", 1, packet_id=1))
-    line.connection.decided(REFUSED, bench.now)
+    line.connection.apply_late_verdict(REFUSED, bench.now)
     bench.commit()
     assert len(line.read()) == 1
     assert bench.server.context.batch.next_offset == 0
@@ -173,21 +173,23 @@ def test_packets_of_a_refused_client_are_never_handled(version: int) -> None:
 
 def test_a_client_that_waits_is_not_read_from() -> None:
     bench, _, line = pending()
-    before = line.connection.reading_paused
-    line.connection.decided(ALICE, bench.now)
-    assert (before, line.connection.reading_paused) == (True, False)
+    before = line.connection.is_reading_paused
+    line.connection.apply_late_verdict(ALICE, bench.now)
+    assert (before, line.connection.is_reading_paused) == (True, False)
 
 
 def test_who_is_let_in_for_a_time_is_sent_away_then() -> None:
     bench, _, line = pending()
-    line.connection.decided(AuthResult(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now)
+    line.connection.apply_late_verdict(
+        AuthResult(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now
+    )
     bench.commit()
     line.read()
     ends_s = bench.now.monotonic_s + 10.0
     assert line.connection.deadline_s() == ends_s
     bench.now = Now(ends_s - 0.1, bench.now.wall_us)
     line.connection.tick(bench.now)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     bench.now = Now(ends_s, bench.now.wall_us)
     line.connection.tick(bench.now)
     (farewell,) = line.read()
@@ -200,9 +202,9 @@ def test_what_waits_is_bounded() -> None:
     ends = []
     for size in (EARLY_BYTES_MAX, 1):
         line.receive(bytes(size))
-        ends.append(line.connection.link.closed)
+        ends.append(line.connection.link.is_closed)
     assert ends == [False, True]
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
 
 
@@ -212,7 +214,7 @@ def test_the_connect_timeout_stands_until_the_verdict() -> None:
     for seconds in (9, 2):
         bench.pass_s(seconds)
         line.connection.tick(bench.now)
-        ends.append(line.connection.link.closed)
+        ends.append(line.connection.link.is_closed)
     assert ends == [False, True]
     assert line.read() == []
 
@@ -220,8 +222,8 @@ def test_the_connect_timeout_stands_until_the_verdict() -> None:
 def test_a_verdict_for_a_client_that_left_does_nothing() -> None:
     bench, _, line = pending()
     line.cut()
-    line.connection.decided(ALICE, bench.now)
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
     assert bench.server.connections == {}
 
@@ -244,7 +246,7 @@ def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
     assert line.connection.state == AWAIT_VERDICT
     assert line.connection.deadline_s() == bench.now.monotonic_s + bench.limits.connect_timeout_s
     assert bench.server.context.batch.next_offset == 0
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     arrived = [(packet.topic, packet.payload) for packet in publishes(subscriber.read())]
     assert arrived == [("t", b"0"), ("t", b"1")] + ([] if farewell else [("will", b"gone")])
@@ -257,7 +259,7 @@ def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
     bench, _, line = pending(version)
     line.send(Publish("t", b"x", 1, packet_id=1))
     line.cut()
-    line.connection.decided(REFUSED, bench.now)
+    line.connection.apply_late_verdict(REFUSED, bench.now)
     assert bench.server.context.batch.next_offset == 0
     assert line.connection.close_reason.startswith("CONNECT refused")
     assert bench.server.registry.sessions == {}
@@ -275,10 +277,10 @@ def test_a_client_that_left_takes_over_from_nobody(version: int, is_read_still: 
         left.cut()
     present = bench.line(version)
     present.send(connect(version))
-    present.connection.decided(ALICE, bench.now)
+    present.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     present.read()
-    left.connection.decided(ALICE, bench.now)
+    left.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     assert bench.server.connections == {"c": present.connection}
     assert present.read() == []
@@ -309,7 +311,7 @@ def test_a_client_that_left_no_whole_packet_is_gone_at_once(rest: bytes) -> None
     line.receive(rest)
     line.cut()
     assert line.connection.close_reason == "cut"
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
 
 
@@ -320,7 +322,7 @@ def test_a_client_that_left_waits_no_longer_than_the_connect_timeout() -> None:
     bench.pass_s(11)
     line.connection.tick(bench.now)
     assert line.connection.close_reason == "not authenticated within the connect timeout"
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
 
 
@@ -335,7 +337,7 @@ def test_the_rest_of_a_client_above_its_rate_that_left_waits_for_its_verdict_too
     assert not port.asked
     line.cut()
     assert len(port.asked) == 1
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     assert bench.server.context.batch.next_offset == 1
     assert line.connection.close_reason == "cut"
 
@@ -349,7 +351,7 @@ def test_a_session_that_expires_meanwhile_is_not_present() -> None:
     line = bench.line(5)
     line.send(connect(clean_start=False))
     bench.pass_s(6)
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     (connack,) = line.read()
     assert isinstance(connack, Connack)
@@ -360,7 +362,7 @@ def test_room_may_be_taken_meanwhile() -> None:
     bench, _, line = pending(limits=EngineLimits(sessions_max=1))
     bench.server.authenticate = Authenticate()
     bench.join("other", 5)
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     (connack,) = line.read()
     assert isinstance(connack, Connack)
     assert connack.reason_code == reasons.QUOTA_EXCEEDED
@@ -371,10 +373,10 @@ def test_two_connections_of_one_client_may_wait_at_the_same_time() -> None:
     bench, _, first = pending()
     second = bench.line(5)
     second.send(connect())
-    second.connection.decided(ALICE, bench.now)
+    second.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     second.read()
-    first.connection.decided(ALICE, bench.now)
+    first.connection.apply_late_verdict(ALICE, bench.now)
     bench.commit()
     farewell = second.read()[-1]
     assert isinstance(farewell, Disconnect)
@@ -633,7 +635,7 @@ def test_a_revoked_user_is_cut_off() -> None:
     farewell = lines["alice"].read()[-1]
     assert isinstance(farewell, Disconnect)
     assert farewell.reason_code == reasons.NOT_AUTHORIZED
-    assert not lines["bob"].connection.link.closed
+    assert not lines["bob"].connection.link.is_closed
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1, "the will, by the new rules"
 
 
@@ -656,7 +658,7 @@ def test_early_packets_do_not_lengthen_the_connect_timeout() -> None:
         bench.pass_s(3)
         line.receive(encode(Pingreq(), 5))
         line.connection.tick(bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_the_keep_alive_counts_from_connack() -> None:
@@ -664,10 +666,10 @@ def test_the_keep_alive_counts_from_connack() -> None:
     line = bench.line(5)
     line.send(connect(keep_alive_s=10))
     bench.pass_s(50)
-    line.connection.decided(ALICE, bench.now)
+    line.connection.apply_late_verdict(ALICE, bench.now)
     bench.pass_s(14)
     line.connection.tick(bench.now)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     bench.commit()
     line.send(Pingreq())
     assert Pingresp() in line.read()
@@ -677,10 +679,10 @@ def _refused(version: int = 5, *, will: Will | None = None, user: str | None = "
     """What the log is told of a client that the access list lets do nothing."""
     port = Later()
     bench = Bench(authenticate=port, authorize=AccessList([]))
-    bench.server.bans.ban("user", "mallory", FOR_GOOD, "guesses")
+    bench.server.bans.ban("user", "mallory", UNTIL_RESTART, "guesses")
     line = bench.line(version)
     line.send(connect(version, will=will, username=user))
-    line.connection.decided(AuthResult(reasons.SUCCESS, user), bench.now)
+    line.connection.apply_late_verdict(AuthResult(reasons.SUCCESS, user), bench.now)
     return line.connection.close_reason
 
 

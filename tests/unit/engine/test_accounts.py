@@ -33,7 +33,7 @@ KIB: Final = 1024
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         return AuthResult(reasons.SUCCESS, credentials.username)
 

@@ -5,19 +5,19 @@ from typing import final
 import pytest
 
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.access.bans import FOR_GOOD, USER
+from penstock.engine.access.bans import UNTIL_RESTART, USER
 from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.operating.admin_actions import BANNED as BANNED_BY_OPERATOR
 from penstock.engine.operating.admin_actions import (
     ban,
     ban_source,
-    clear,
+    clear_retained,
     drain,
     end_drain,
     kick,
-    lift,
-    remove,
+    lift_ban,
+    remove_session,
 )
 from penstock.engine.operating.listing import SUBSCRIPTIONS_LISTED_MAX, SessionWalk, session_details
 from penstock.engine.operating.selection import ANONYMOUS, SessionSelection
@@ -41,7 +41,7 @@ from tests.unit.engine.bench import Bench, publishes
 class Later(Authenticate):
     """Owes every answer."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return None
 
@@ -79,8 +79,8 @@ def test_an_event_names_who_did_it_where_that_is_known(bench: Bench) -> None:
     alice = "alice at 10.0.0.7 (API)"
     line = bench.join("c", 5, durable=True)
     bench.publish("t", b"v", retain=True)
-    assert clear(bench.server, "t", alice)
-    assert remove(bench.server, line.session, bench.now, alice)
+    assert clear_retained(bench.server, "t", alice)
+    assert remove_session(bench.server, line.session, bench.now, alice)
     ban(bench.server, USER, "bob", 60.0, "", bench.now)
     events = bench.server.context.events
     assert events is not None
@@ -94,24 +94,24 @@ def test_a_removed_session_is_nowhere(bench: Bench, durable: bool, connected: bo
     session = line.session
     if not connected:
         line.cut()
-    assert remove(bench.server, session, bench.now)
-    assert not remove(bench.server, session, bench.now)
+    assert remove_session(bench.server, session, bench.now)
+    assert not remove_session(bench.server, session, bench.now)
     bench.commit()
     assert told(bench) == (["remove", "kick"] if connected else ["remove"])
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     if connected:
         (farewell,) = line.read()
         assert isinstance(farewell, Disconnect)
         assert farewell.reason_code == reasons.ADMINISTRATIVE_ACTION
     assert "c" not in bench.server.registry.sessions
-    assert bench.server.registry.order.after(0, 10) == []
+    assert bench.server.registry.index.sessions_after(0, 10) == []
     assert bench.store.recover().sessions == []
 
 
 def test_a_cleared_message_is_not_there_after_a_restart(bench: Bench) -> None:
     bench.publish("t", b"v", retain=True)
-    assert clear(bench.server, "t")
-    assert not clear(bench.server, "t")
+    assert clear_retained(bench.server, "t")
+    assert not clear_retained(bench.server, "t")
     bench.commit()
     assert told(bench) == ["clear"]
     bench.restart()
@@ -121,9 +121,9 @@ def test_a_cleared_message_is_not_there_after_a_restart(bench: Bench) -> None:
 def test_a_ban_and_its_end_are_told_once(bench: Bench) -> None:
     made = ban(bench.server, USER, "alice", 60.0, "", bench.now)
     assert (made.until_s, made.reason) == (bench.now.monotonic_s + 60.0, BANNED_BY_OPERATOR)
-    assert ban(bench.server, USER, "bob", 0.0, "why", bench.now).until_s == FOR_GOOD
-    assert lift(bench.server, USER, "alice")
-    assert not lift(bench.server, USER, "alice")
+    assert ban(bench.server, USER, "bob", 0.0, "why", bench.now).until_s == UNTIL_RESTART
+    assert lift_ban(bench.server, USER, "alice")
+    assert not lift_ban(bench.server, USER, "alice")
     assert told(bench) == ["ban", "ban", "lift"]
 
 
@@ -148,7 +148,7 @@ def test_whoever_is_found_later_is_sent_away_too(bench: Bench) -> None:
     bench.server.draining = draining
     for _ in range(8):
         bench.pass_s(1.0)
-    assert (len(bench.server.connections), draining.drained) == (0, True)
+    assert (len(bench.server.connections), draining.is_drained) == (0, True)
 
 
 def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
@@ -158,7 +158,7 @@ def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
     line.send(Connect("c"))
     draining = Draining(reasons.SERVER_MOVED, "other", 4.0, bench.now)
     drain(bench.server, draining)
-    line.connection.decided(AuthResult(reasons.SUCCESS), bench.now)
+    line.connection.apply_late_verdict(AuthResult(reasons.SUCCESS), bench.now)
     bench.commit()
     (answer,) = line.read()
     assert isinstance(answer, Connack)
@@ -204,14 +204,14 @@ def test_a_bridge_is_left_alone(bench: Bench) -> None:
     session = line.session
     session.transmission.forwarding = Forwarding([], 1, [])
     assert not kick(bench.server, session, "", bench.now)
-    assert not remove(bench.server, session, bench.now)
+    assert not remove_session(bench.server, session, bench.now)
 
 
 def test_what_a_bridge_left_that_is_no_more_can_be_removed(bench: Bench) -> None:
     """Else its queue would keep the log from being removed for ever."""
     session = bench.server.registry.open("$bridge/x", False, NEVER_EXPIRES_S)
     session.detach(bench.now)
-    assert remove(bench.server, session, bench.now)
+    assert remove_session(bench.server, session, bench.now)
     assert bench.server.registry.sessions == {}
 
 
@@ -225,7 +225,7 @@ def test_selections(bench: Bench) -> None:
     def chosen(**which: object) -> list[str]:
         walk = SessionWalk(bench.server, SessionSelection(**which))  # type: ignore[arg-type]
         found: list[str] = []
-        while not walk.finished:
+        while not walk.is_finished:
             found += [session.client_id for session in walk.step(1, bench.now)]
         return found
 
@@ -249,9 +249,9 @@ def test_a_source_that_guessed_too_often_is_banned_and_told(bench: Bench) -> Non
     line = bench.line()
     line.connection.address = "192.0.2.7:50000"
     line.send(Connect("c"))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     bench.pass_s(61.0)
     again = bench.line()
     again.connection.address = "192.0.2.7:50000"
     again.send(Connect("c"))
-    assert not again.connection.link.closed
+    assert not again.connection.link.is_closed

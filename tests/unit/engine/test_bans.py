@@ -10,7 +10,7 @@ from penstock.engine.access.bans import (
     BANS_MAX,
     CLIENT,
     EXPIRED_A_TICK_MAX,
-    FOR_GOOD,
+    UNTIL_RESTART,
     USER,
     Bans,
 )
@@ -44,7 +44,7 @@ def test_an_address_is_banned_in_every_form_it_has(
 ) -> None:
     bans = Bans()
     bans.ban(ADDRESS, banned, 10.0, "tests")
-    assert (bans.banned(address, None, "", 5.0) is not None) is expected
+    assert (bans.find_ban(address, None, "", 5.0) is not None) is expected
 
 
 @pytest.mark.parametrize("kind", [ADDRESS, USER, CLIENT])
@@ -53,25 +53,25 @@ def test_a_ban_ends_with_its_time(kind: str) -> None:
     value = "192.0.2.7" if kind == ADDRESS else "name"
     bans.ban(kind, value, 10.0, "tests")
     asked = ("192.0.2.7:1", "name", "name")
-    assert bans.banned(*asked, 9.9) is not None
-    assert bans.banned(*asked, 10.0) is None
-    assert bans.listing(10.0) == []
+    assert bans.find_ban(*asked, 9.9) is not None
+    assert bans.find_ban(*asked, 10.0) is None
+    assert bans.bans_in_force(10.0) == []
     bans.expire(10.0)
     assert len(bans) == 0
 
 
 def test_a_ban_is_lifted_once() -> None:
     bans = Bans()
-    bans.ban(ADDRESS, "10.0.0.0/8", FOR_GOOD, "tests")
+    bans.ban(ADDRESS, "10.0.0.0/8", UNTIL_RESTART, "tests")
     assert bans.lift(ADDRESS, "10.0.0.0/8")
     assert not bans.lift(ADDRESS, "10.0.0.0/8")
-    assert bans.banned("10.1.1.1:1", None, "", 0.0) is None
+    assert bans.find_ban("10.1.1.1:1", None, "", 0.0) is None
 
 
 @pytest.mark.parametrize(("kind", "value"), [("host", "a"), (ADDRESS, "a"), (ADDRESS, "1.2.3.4/x")])
 def test_what_cannot_be_banned_is_said(kind: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"is n(one of|either)"):
-        Bans().ban(kind, value, FOR_GOOD, "tests")
+        Bans().ban(kind, value, UNTIL_RESTART, "tests")
     with pytest.raises(ValueError, match=r"is n(one of|either)"):
         Bans().lift(kind, value)
 
@@ -79,16 +79,16 @@ def test_what_cannot_be_banned_is_said(kind: str, value: str) -> None:
 def test_bans_are_bounded_and_the_oldest_goes() -> None:
     bans = Bans()
     for number in range(BANS_MAX + 1):
-        bans.ban(USER, str(number), FOR_GOOD, "tests")
+        bans.ban(USER, str(number), UNTIL_RESTART, "tests")
     assert len(bans) == BANS_MAX
-    assert bans.listing(0.0)[0].value == "1"
+    assert bans.bans_in_force(0.0)[0].value == "1"
 
 
 def test_a_ban_that_is_made_again_and_again_fills_no_memory() -> None:
     bans = Bans()
     for number in range(3 * BANS_MAX):
         bans.ban(USER, "a", 10.0 + number, "tests")
-        assert len(bans._ends) <= 2 * BANS_MAX
+        assert len(bans._expiries) <= 2 * BANS_MAX
     for _ in range(2 * BANS_MAX // EXPIRED_A_TICK_MAX + 1):
         bans.expire(9.0 + 3 * BANS_MAX)
     assert len(bans) == 0
@@ -99,7 +99,7 @@ def test_the_latest_of_two_bans_counts() -> None:
     bans.ban(USER, "a", 10.0, "tests")
     bans.ban(USER, "a", 20.0, "again")
     bans.expire(15.0)
-    assert bans.banned("", "a", "", 15.0) is not None
+    assert bans.find_ban("", "a", "", 15.0) is not None
     bans.expire(20.0)
     assert len(bans) == 0
 
@@ -144,7 +144,7 @@ def test_an_address_is_out_as_long_as_one_ban_covers_it(
             assert bans.lift(ADDRESS, value) is (model.pop(value, None) is not None)
     for now in range(6):
         expected = any(value in covers and until > now for value, until in model.items())
-        assert (bans.banned(address, None, "", now) is not None) is expected
+        assert (bans.find_ban(address, None, "", now) is not None) is expected
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -152,23 +152,23 @@ def test_an_address_is_out_as_long_as_one_ban_covers_it(
 def test_who_is_banned_is_not_let_in(version: int, kind: str, value: str) -> None:
     """0x8A in MQTT 5 (v5 §3.2.2.2), return code 5 before."""
     bench = Bench()
-    bench.server.bans.ban(kind, value, FOR_GOOD, "tests")
+    bench.server.bans.ban(kind, value, UNTIL_RESTART, "tests")
     line = bench.line(version)
     line.connection.address = "192.0.2.7:50000"
     line.send(Connect("c", version=version, username="u", password=b"p"))
     (answer,) = line.read()
     assert isinstance(answer, Connack)
     assert answer.reason_code == (reasons.BANNED if version == 5 else reasons.NOT_AUTHORIZED)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert bench.server.bans.refused == 1
     bench.server.bans.lift(kind, value)
-    assert bench.join("c", version).connection.link.closed is False
+    assert bench.join("c", version).connection.link.is_closed is False
 
 
 class Renaming(Authenticate):
     """Finds out that everybody is Alice."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return AuthResult(reasons.SUCCESS, "alice")
 
@@ -176,7 +176,7 @@ class Renaming(Authenticate):
 def test_whoever_turns_out_to_be_banned_is_not_let_in() -> None:
     """By another name than CONNECT has, or by the client identifier that it was given."""
     bench = Bench(authenticate=Renaming())
-    bench.server.bans.ban(USER, "alice", FOR_GOOD, "tests")
+    bench.server.bans.ban(USER, "alice", UNTIL_RESTART, "tests")
     _, answer = bench.connect(Connect("c", username="bob", password=b"p"))
     assert answer.reason_code == reasons.BANNED
     assert bench.server.registry.sessions == {}

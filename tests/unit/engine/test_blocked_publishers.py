@@ -82,7 +82,7 @@ def session_of(bench: Bench, client_id: str = "s") -> Session:
 
 def blocked_by(bench: Bench, client_id: str = "s") -> int:
     """How many publishers the queue of this client blocks."""
-    return blocked_of(bench).waiting_for(session_of(bench, client_id))
+    return blocked_of(bench).count_blocked_by(session_of(bench, client_id))
 
 
 def take(bench: Bench, line: Line) -> None:
@@ -116,11 +116,11 @@ def test_one_place_lets_one_go_on_and_asks_no_other() -> None:
     back = bench.join("s", durable=True)
     bench.commit()
     assert went_on(publishers) == 1  # from the queue to the window
-    before = blocked_of(bench).asked
+    before = blocked_of(bench).rechecks
     for number in range(1, 51):
         take(bench, back)
         assert went_on(publishers) == 1 + number
-    assert blocked_of(bench).asked - before == 50
+    assert blocked_of(bench).rechecks - before == 50
     assert blocked_by(bench) == MANY - 51
     assert [one.connection.pending_publish_count for one in publishers] == [0] * 51 + [1] * 49
 
@@ -131,16 +131,16 @@ def test_one_place_in_a_group_lets_one_go_on() -> None:
     publishers = waiting(bench)
     queue = bench.server.router.sharing.groups[SHARED].queue
     blocked = blocked_of(bench)
-    assert blocked.waiting_for(queue) == MANY
+    assert blocked.count_blocked_by(queue) == MANY
     member = bench.join("m", durable=True)
     member.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
     assert went_on(publishers) == 2  # it takes what was there, and adds a place
-    before = blocked.asked
+    before = blocked.rechecks
     for number in range(1, 21):
         take(bench, member)
         assert went_on(publishers) == 2 + number
-    assert blocked.asked - before <= 40
+    assert blocked.rechecks - before <= 40
 
 
 def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
@@ -169,14 +169,14 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
         bench.subscriber(name, "t", 1).cut()
     bench.publish("t", b"early")
     publishers = waiting(bench, 3)
-    assert blocked_of(bench).asked == 0
+    assert blocked_of(bench).rechecks == 0
     first, second = ("s", "z") if blocked_by(bench, "s") else ("z", "s")
     assert (blocked_by(bench, first), blocked_by(bench, second)) == (3, 0)
     before = blocked_of(bench).work
     bench.join(first, durable=True)
     bench.commit()
     assert (blocked_by(bench, first), blocked_by(bench, second)) == (0, 3)
-    assert 3 <= blocked_of(bench).asked <= 6  # when it came, and when it took what waited
+    assert 3 <= blocked_of(bench).rechecks <= 6  # when it came, and when it took what waited
     assert blocked_of(bench).work - before >= 3 * 2  # each looked at both
     assert went_on(publishers) == 0
     bench.join(second, durable=True)
@@ -233,14 +233,14 @@ def test_who_leaves_waits_nowhere() -> None:
     for _ in range(5):
         (line,) = waiting(bench, 1)
         line.cut()
-    bench.server.context.store.failed("full")
+    bench.server.context.store_health.mark_failed("full")
     other = bench.line(4)
     other.send(Connect("other", 4))
     other.send(Publish("free", b"x", 1, packet_id=1))
     blocked = blocked_of(bench)
-    assert (blocked.waiting_for(blocked.store), blocked.count) == (1, 1)
+    assert (blocked.count_blocked_by(blocked.store), blocked.count) == (1, 1)
     other.cut()
-    assert (blocked.waiting_for(blocked.store), blocked.count) == (0, 0)
+    assert (blocked.count_blocked_by(blocked.store), blocked.count) == (0, 0)
     assert blocked._lines == {}
 
 
@@ -320,11 +320,11 @@ def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
 def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     bench = Bench(FULL, streams=())
     publishers = [bench.join(f"p{number}", 4) for number in range(3)]
-    bench.server.context.store.failed("full")
+    bench.server.context.store_health.mark_failed("full")
     for line in publishers:
         line.send(Publish("t", b"x", 1, packet_id=1))
     blocked = blocked_of(bench)
-    assert blocked.waiting_for(blocked.store) == 3
+    assert blocked.count_blocked_by(blocked.store) == 3
     bench.server.context.store_recovered()
     bench.commit()
     assert went_on(publishers) == 3
@@ -337,10 +337,10 @@ def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_place() -> None:
     first, second = waiting(bench, 2)
     context = bench.server.context
     blocked = context.blocked_publishers
-    context.store.failed("full")
+    context.store_health.mark_failed("full")
     blocked.wake(session_of(bench), True)
     bench.turns()
-    assert blocked.waiting_for(blocked.store) == 2
+    assert blocked.count_blocked_by(blocked.store) == 2
     context.store_recovered()
     bench.turns()
     assert blocked_by(bench) == 2
@@ -357,10 +357,10 @@ def test_a_turn_asks_a_portion_of_those_who_wait() -> None:
     blocked.work_max = 100
     blocked.wake(session_of(bench), True)
     portions = []
-    before = blocked.asked
+    before = blocked.rechecks
     while bench.server.resume(bench.now):
-        portions.append(blocked.asked - before)
-        before = blocked.asked
+        portions.append(blocked.rechecks - before)
+        before = blocked.rechecks
     assert sum(portions) == len(publishers)
     assert 1 < max(portions) <= 10
 
@@ -375,8 +375,8 @@ def test_who_stands_at_the_end_is_asked_however_often_the_line_is_woken() -> Non
     for turn in range(1, len(publishers) + 1):
         blocked.wake(session_of(bench), True)
         bench.server.resume(bench.now)
-        assert blocked.asked == turn
-    assert blocked._lines[session_of(bench)].round_over
+        assert blocked.rechecks == turn
+    assert blocked._lines[session_of(bench)].is_round_over
 
 
 def test_no_room_for_the_smallest_asks_nobody() -> None:
@@ -396,12 +396,12 @@ def test_no_room_for_the_smallest_asks_nobody() -> None:
         before = blocked_of(bench).work
         take(bench, line)
         looked_at.append(blocked_of(bench).work - before)
-    assert blocked_of(bench).asked == 0
+    assert blocked_of(bench).rechecks == 0
     assert max(looked_at) <= 3  # not at those who wait, but at the smallest
     while went_on(publishers) == 0:
         take(bench, line)
     assert went_on(publishers) == 1
-    assert blocked_of(bench).asked == 1
+    assert blocked_of(bench).rechecks == 1
 
 
 def test_the_smallest_is_known_when_it_left() -> None:
@@ -427,7 +427,7 @@ def test_the_smallest_is_known_when_it_left() -> None:
         bench.turns()
         assert blocked.work - before <= most
     assert line.smallest_bytes > small_bytes
-    assert blocked.asked == 0
+    assert blocked.rechecks == 0
 
 
 def test_a_line_that_is_woken_during_its_round_begins_another() -> None:
@@ -438,10 +438,10 @@ def test_a_line_that_is_woken_during_its_round_begins_another() -> None:
     blocked.work_max = 1  # one a turn
     blocked.wake(session_of(bench), True)
     bench.server.resume(bench.now)
-    assert blocked.asked == 1
+    assert blocked.rechecks == 1
     blocked.wake(session_of(bench), True)
     bench.turns()
-    assert blocked.asked == 2 * len(publishers)
+    assert blocked.rechecks == 2 * len(publishers)
     assert blocked._lines[session_of(bench)].is_idle
 
 
@@ -467,7 +467,7 @@ def test_a_portion_is_of_all_lines_together() -> None:
         blocked.wake(session_of(bench, f"s{number}"), True)
     for turn in range(1, 9):
         bench.server.resume(bench.now)
-        assert blocked.asked == turn
+        assert blocked.rechecks == turn
     assert bench.server.resume(bench.now) == []
 
 
@@ -489,7 +489,7 @@ def test_many_full_queues_keep_nobody_who_may_go_on() -> None:
         turns += 1
     assert turns <= 1 + 100 // 30
     assert went_on(publishers[77:78]) == 1
-    assert blocked.asked == 1
+    assert blocked.rechecks == 1
 
 
 def test_many_blocked_elsewhere_cost_a_place_nothing() -> None:
@@ -513,11 +513,11 @@ def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
     session = session_of(bench)
     blocked.wake(session)
     bench.turns()
-    assert blocked.asked == 0  # it is full for both
-    blocked.wait(second, session, 10)
+    assert blocked.rechecks == 0  # it is full for both
+    blocked.block(second, session, 10)
     blocked.wake(session)
     bench.turns()
-    assert blocked.asked == 1
+    assert blocked.rechecks == 1
     assert (first.place, second.place, blocked_by(bench)) == (1, 2, 2)
 
 
@@ -532,10 +532,10 @@ def test_what_changed_during_a_round_is_looked_at_by_another() -> None:
     session.backlog.queue.max_len = 2  # there is room for one
     blocked.wake(session)
     bench.server.resume(bench.now)
-    assert (blocked.asked, blocked_by(bench)) == (1, 2)
+    assert (blocked.rechecks, blocked_by(bench)) == (1, 2)
     blocked.wake(session, True)
     bench.turns()
-    assert (blocked.asked, blocked_by(bench)) == (3, 2)
+    assert (blocked.rechecks, blocked_by(bench)) == (3, 2)
 
 
 def test_who_waits_with_a_smaller_message_during_a_round_is_not_forgotten() -> None:
@@ -549,10 +549,10 @@ def test_who_waits_with_a_smaller_message_during_a_round_is_not_forgotten() -> N
     blocked.work_max = 1
     blocked.wake(session, True)
     bench.server.resume(bench.now)
-    assert blocked.asked == 1
-    blocked.wait(small, session, 10)  # the round has passed it
+    assert blocked.rechecks == 1
+    blocked.block(small, session, 10)  # the round has passed it
     bench.turns()
-    assert blocked.asked == 1 + len(others)
+    assert blocked.rechecks == 1 + len(others)
     assert blocked._lines[session].smallest_bytes == 10
 
 
@@ -568,7 +568,7 @@ def test_room_at_a_member_that_the_queue_has_nothing_for_lets_one_go_on() -> Non
     bench.publish("t", b"early")
     publishers = waiting(bench, 3)
     queue = bench.server.router.sharing.groups[group].queue
-    assert (queue.queue_length, blocked_of(bench).waiting_for(queue)) == (2, 3)
+    assert (queue.queue_length, blocked_of(bench).count_blocked_by(queue)) == (2, 3)
     take(bench, member)
     assert (queue.queue_length, went_on(publishers)) == (2, 1)
     take(bench, member)

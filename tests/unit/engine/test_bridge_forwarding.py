@@ -58,7 +58,7 @@ def test_a_message_counts_its_hops_and_gets_the_properties_of_the_bridge_once() 
     (rule,) = bridge.rules
     assert bridge.may_forward(rule, again.topic, again.properties)
     assert not bridge.may_forward(rule, again.topic, bridge.message_for(again, 5).properties)
-    assert bridge.looped == 1
+    assert bridge.looped_messages == 1
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "²", "99999"])
@@ -78,4 +78,4 @@ def test_a_topic_that_would_be_too_long_is_not_handed_on() -> None:
     (rule,) = longer.rules
     assert longer.may_forward(rule, "x" * 65_530, b"")
     assert not longer.may_forward(rule, "x" * 65_531, b"")
-    assert longer.too_long == 1
+    assert longer.too_long_topics == 1

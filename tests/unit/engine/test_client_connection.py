@@ -9,7 +9,7 @@ from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import NOT_ACKNOWLEDGED
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting.drop_counts import ENDED_AT
+from penstock.engine.reporting.drop_counts import CONNECTION_ENDED
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import InFlightWindow
 from penstock.errors import LocalProtocolError
@@ -51,7 +51,7 @@ def test_connect_leaves_with_the_commit_that_keeps_the_session() -> None:
         rig.now,
     )
     assert rig.context.turn.ready == []
-    assert len(rig.context.seal().releases) == 1
+    assert len(rig.context.seal().deferred_packets) == 1
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -93,7 +93,7 @@ def test_a_session_that_we_know_nothing_of_is_not_taken(clean: bool, known: bool
     rig = Rig(clean=clean, known=known)
     rig.says(Connack(0, True))
     assert rig.connection.state == CLOSED
-    assert rig.connection.is_unknown
+    assert rig.connection.has_foreign_session
 
 
 def test_a_server_must_begin_with_connack() -> None:
@@ -478,16 +478,16 @@ def test_a_topic_with_a_wildcard_is_no_topic_name() -> None:
 
 def test_it_is_not_read_while_the_application_has_no_room() -> None:
     rig = opened()
-    rig.connection.application_is_full = True
+    rig.connection.is_application_full = True
     both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
     rig.connection.receive(both, rig.now)
-    assert (len(rig.came), rig.connection.reading_paused) == (1, True)
+    assert (len(rig.came), rig.connection.is_reading_paused) == (1, True)
     rig.now_s += 1000  # our own silence is not the server's
     rig.connection.tick(rig.now)
     assert rig.connection.state == CONNECTED
-    rig.connection.application_is_full = False
+    rig.connection.is_application_full = False
     rig.connection.resume(rig.now)
-    assert (len(rig.came), rig.connection.reading_paused) == (2, False)
+    assert (len(rig.came), rig.connection.is_reading_paused) == (2, False)
 
 
 # -- subscriptions -------------------------------------------------------------------------
@@ -527,13 +527,13 @@ def test_a_subscribe_that_the_server_would_not_accept_is_not_sent() -> None:
 
 def test_no_message_waits_for_an_identifier_that_is_not_there() -> None:
     window = InFlightWindow(PACKET_IDENTIFIERS)
-    assert window.reserve() == 1
+    assert window.reserve_packet_id() == 1
     for _ in range(PACKET_IDENTIFIERS - 1):
         assert window.has_room()
         window.add(Delivery(None, 0, 1))
     assert not window.has_room()
     assert window.free == 0
-    assert window.reserve() == 0
+    assert window.reserve_packet_id() == 0
     window.free_reserved(1)
     assert window.has_room()
 
@@ -632,7 +632,7 @@ def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
         rig.connection.lost("closed", rig.now)
         rig.dial()
         rig.says(Connack(0, True))
-    assert rig.drops.counts[ENDED_AT] == int(counts)
+    assert rig.drops.counts[CONNECTION_ENDED] == int(counts)
     assert rig.session.window_length == (0 if counts else 1)
 
 
@@ -645,7 +645,7 @@ def test_only_the_server_ends_a_connection_at_a_message(ours: bool) -> None:
         rig.connection.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard", rig.now)
     else:
         rig.connection.lost("cut", rig.now)
-    assert rig.drops.counts[ENDED_AT] == int(not ours)
+    assert rig.drops.counts[CONNECTION_ENDED] == int(not ours)
 
 
 @pytest.mark.parametrize(("code", "may_not"), [(0x84, True), (0x87, False), (None, True)])

@@ -23,7 +23,7 @@ PRESSES = ClientGroups(
 class NamesAreTrue(Authenticate):
     """Lets everybody in but `mallory`."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         if credentials.username == "mallory":
             return AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD)
@@ -37,7 +37,9 @@ def grouped(bench: Bench, groups: ClientGroups = PRESSES) -> AllCounters:
 
 
 def of(counters: AllCounters, group: str, listener: str = "") -> Counters:
-    (found,) = (one for one in counters.by_pair() if (one.listener, one.group) == (listener, group))
+    (found,) = (
+        one for one in counters.counters_by_pair() if (one.listener, one.group) == (listener, group)
+    )
     return found
 
 
@@ -94,7 +96,7 @@ def test_all_pairs_together_are_the_totals() -> None:
     total = counters.total()
     assert total.connections_accepted == 2
     assert total.publish_received == total.publish_sent == 1
-    pairs = counters.by_pair()
+    pairs = counters.counters_by_pair()
     for kind, received in enumerate(total.received.by_type()):
         assert received == sum(one.received.by_type()[kind] for one in pairs)
         assert total.sent_by_type()[kind] == sum(one.sent_by_type()[kind] for one in pairs)
@@ -124,7 +126,9 @@ def test_drops_count_with_the_client_they_were_meant_for_until_its_session_has_e
     bench.restart()
     counters = grouped(bench)
     bench.server.registry.end(bench.server.registry.sessions["press-1"], bench.now)
-    dropped = {(one.listener, one.group): one.messages_dropped for one in counters.by_pair()}
+    dropped = {
+        (one.listener, one.group): one.messages_dropped for one in counters.counters_by_pair()
+    }
     assert sum(dropped.values()) == sum(bench.server.drops.counts) == 2
     assert dropped[NO_LISTENER, OTHER] == 0
 
@@ -144,7 +148,7 @@ def test_pairs_are_bounded_and_those_beyond_count_as_other() -> None:
     counters = AllCounters()
     for number in range(NAMED_PAIRS_MAX + 10):
         counters.apply_settings(ClientGroups((ClientGroup(f"g{number}", client="*"),)))
-        counters.of_client("main", "c", None).connections_accepted += 1
-    assert len(counters.by_pair()) == NAMED_PAIRS_MAX + 2
-    assert counters.of_listener("main").connections_accepted == 10
-    assert counters.of_client("tls", "c", None) is counters.of_listener("tls")
+        counters.counters_of_client("main", "c", None).connections_accepted += 1
+    assert len(counters.counters_by_pair()) == NAMED_PAIRS_MAX + 2
+    assert counters.counters_of_listener("main").connections_accepted == 10
+    assert counters.counters_of_client("tls", "c", None) is counters.counters_of_listener("tls")

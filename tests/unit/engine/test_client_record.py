@@ -134,7 +134,7 @@ def test_room_is_made_even_if_steady_time_goes_back() -> None:
 def test_many_drops_for_one_reason_push_no_other_out() -> None:
     moment = clock()
     record = ClientRecord(moment, 0)
-    record.connected.note_text(-1, "main")
+    record.connected_runs.note_text(-1, "main")
     record.note_reason(DROPPED, 4, 7, "a" * 1000)
     for offset in range(1000):
         pass_us(moment, 1_000_000)

@@ -1,10 +1,16 @@
 """Drops: counted by reason, the latest named."""
 
-from penstock.engine.reporting.drop_counts import ENDED_AT, QUEUE_FULL, REASONS, REJECTED, Drops
+from penstock.engine.reporting.drop_counts import (
+    CONNECTION_ENDED,
+    QUEUE_FULL,
+    REASONS,
+    REJECTED,
+    Drops,
+)
 
 
 def test_every_reason_has_its_words() -> None:
-    assert len(REASONS) == len(set(REASONS)) == ENDED_AT + 1
+    assert len(REASONS) == len(set(REASONS)) == CONNECTION_ENDED + 1
 
 
 def test_counting_misses_none_though_only_some_are_named() -> None:

@@ -16,12 +16,12 @@ def test_a_batch_is_empty_after_it_was_sealed() -> None:
     context.batch.put_retained("t", None)
     context.batch.put_will("c", None)
     commit = context.seal()
-    assert commit.writes
+    assert commit.has_writes
     assert (commit.base_offset, commit.next_offset) == (7, 8)
     assert len(commit.sessions) == len(commit.subscriptions) == 1
     assert len(commit.retained) == len(commit.wills) == 1
     empty = context.seal()
-    assert not empty.writes
+    assert not empty.has_writes
     assert (empty.base_offset, empty.next_offset) == (8, 8)
 
 
@@ -49,15 +49,15 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
     assert commit.messages == []
     assert commit.columns is not None
     assert commit.columns.topics.data() == b"t/0t/1t/2"
-    assert commit.writes
-    assert (commit.appended, commit.next_offset) == (3, 6)
+    assert commit.has_writes
+    assert (commit.appended_count, commit.next_offset) == (3, 6)
     empty = context.seal()
-    assert not empty.writes
+    assert not empty.has_writes
     context.batch.append(Message("t", b"x"))  # while the empty one is written
-    assert not empty.writes
-    assert (empty.base_offset, empty.next_offset, empty.appended) == (6, 6, 0)
+    assert not empty.has_writes
+    assert (empty.base_offset, empty.next_offset, empty.appended_count) == (6, 6, 0)
     assert commit.columns.count == 3
-    assert context.seal().appended == 1
+    assert context.seal().appended_count == 1
 
 
 def test_the_last_word_about_a_key_is_written() -> None:

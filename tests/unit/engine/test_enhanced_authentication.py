@@ -62,11 +62,11 @@ class Methods(Authenticate):
     def __init__(self) -> None:
         self.offered = True
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return AuthResult(reasons.SUCCESS)
 
-    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+    def begin_exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         del credentials
         return Counting() if method == METHOD and self.offered else None
 
@@ -117,14 +117,14 @@ def only(packets: list[Packet]) -> Packet:
 def refusal_of(line: Line) -> int:
     packet = only(line.read())
     assert isinstance(packet, Connack)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     return packet.reason_code
 
 
 def farewell(line: Line) -> int:
     packet = line.read()[-1]
     assert isinstance(packet, Disconnect)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     return packet.reason_code
 
 
@@ -224,7 +224,7 @@ def test_the_client_may_leave_in_between() -> None:
     bench, line = begun()
     line.read()
     line.send(Disconnect())
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert line.read() == []
     assert bench.server.registry.sessions == {}
 
@@ -235,7 +235,7 @@ def test_the_connect_timeout_stands_until_connack() -> None:
     line.send(going_on(b"2"))
     bench.pass_s(2)
     line.connection.tick(bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_packets_after_the_last_auth_are_handled_after_connack() -> None:
@@ -334,7 +334,7 @@ def test_authenticating_again_changes_nothing_of_the_flow_control(qos: int) -> N
     before = (line.session.window_length, line.session.queue_length)
     line.send(auth(reasons.REAUTHENTICATE, b"1"), going_on(b"2"), going_on(b"3"))
     assert (line.session.window_length, line.session.queue_length) == before == (1, 1)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     line.send(Publish("t", b"", qos, packet_id=3))
     assert farewell(line) == reasons.RECEIVE_MAXIMUM_EXCEEDED
 
@@ -381,7 +381,7 @@ def test_an_auth_the_client_cannot_take_ends_the_connection() -> None:
     """[MQTT-3.1.2-24]"""
     _, line = begun(packet=connect(size=size_of(False, False) - 1))
     assert line.read() == []
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_a_client_that_wants_no_explanations_gets_none() -> None:
@@ -402,7 +402,7 @@ def test_an_auth_before_the_client_is_known_is_refused_by_its_length() -> None:
     answer = line.read()[-1]
     assert isinstance(answer, Connack)
     assert answer.reason_code == reasons.PACKET_TOO_LARGE
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_an_auth_before_the_client_is_known_may_come_in_parts() -> None:
@@ -429,4 +429,4 @@ def test_who_a_certificate_names_is_nobody_else_by_a_method(identity: str, code:
     answer = line.read()[-1]
     assert isinstance(answer, Connack)
     assert answer.reason_code == code
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed

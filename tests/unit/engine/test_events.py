@@ -283,7 +283,7 @@ def test_a_qos_2_message_nobody_asked_for_stays_untold_to_its_end() -> None:
 @pytest.mark.parametrize("one_in", [1, 2, 10, 1000])
 def test_a_sample_is_even_and_of_a_message_all_events_or_none(one_in: int) -> None:
     events = Events(EventOptions(KINDS, ("#",), one_in))
-    chosen = [offset for offset in range(100_000) if events.observes(offset, None)]
+    chosen = [offset for offset in range(100_000) if events.is_observed(offset, None)]
     assert len(chosen) == pytest.approx(100_000 / one_in, rel=0.02)
     for device in range(10):  # ten devices in turn: none is left out
         assert any(offset % 10 == device for offset in chosen)
@@ -383,15 +383,15 @@ def test_while_the_store_is_away_events_wait_within_bounds_and_then_are_counted(
     context = broker.server.context
     events = context.events
     assert events is not None
-    context.store.failed("the disk is full")
+    context.store_health.mark_failed("the disk is full")
     for _ in range(WAITING_MAX + 10):
         events.note(0, {})
     broker.pass_s(1)
-    assert events.waiting == WAITING_MAX
-    assert events.lost == 11  # the start of the broker waits, too
+    assert events.waiting_count == WAITING_MAX
+    assert events.lost_count == 11  # the start of the broker waits, too
     context.store_recovered()
     broker.pass_s(1)
-    assert events.waiting == 0
+    assert events.waiting_count == 0
 
 
 def test_a_broker_that_shuts_down_writes_what_waits() -> None:
@@ -405,8 +405,8 @@ def test_a_broker_that_shuts_down_writes_what_waits() -> None:
 def test_a_delivery_that_is_not_in_the_log_is_counted_and_not_followed() -> None:
     events = Events(EventOptions(KINDS, ("#",)))
     for _ in range(3):
-        events.dropped("queue_full", "a", Delivery(Message("t", b""), -1, 0))
-    events.dropped_some("queue_full", "a", "", 4)
+        events.note_dropped("queue_full", "a", Delivery(Message("t", b""), -1, 0))
+    events.note_drops("queue_full", "a", "", 4)
     (event,) = events.take(KINDS.index("dropped"))
     assert (event["messages"], event["topic"]) == (7, "t")
 

@@ -5,7 +5,7 @@ import msgspec
 from penstock.auth.acl import AccessList, Rule
 from penstock.control.diagnosis import Case, diagnose
 from penstock.control.explanation import Explanation
-from penstock.engine.access.bans import CLIENT, FOR_GOOD
+from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
 from penstock.engine.limits import EngineLimits
 from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
@@ -15,7 +15,7 @@ from tests.unit.engine.bench import Bench
 def facts_of(bench: Bench, client_id: str, topic: str, *offsets: int) -> Explanation:
     """The facts as an operator's command gets them."""
     walk = MatchWalk(bench.server.registry.sessions.get(client_id), topic)
-    while not walk.finished:
+    while not walk.is_finished:
         walk.step(1)
     told = explain(bench.server, client_id, topic, list(offsets), walk.found, bench.now)
     return msgspec.json.decode(msgspec.json.encode(told), type=Explanation)
@@ -46,7 +46,7 @@ def test_why_a_client_is_away_is_known_until_it_comes_back() -> None:
 
 def test_a_ban_of_a_client_without_a_session() -> None:
     bench = Bench()
-    bench.server.bans.ban(CLIENT, "c", FOR_GOOD, "guesses")
+    bench.server.bans.ban(CLIENT, "c", UNTIL_RESTART, "guesses")
     facts = facts_of(bench, "c", "a")
     assert facts.session is None
     assert facts.banned_because == "client c: guesses"
@@ -104,7 +104,7 @@ def test_what_was_dropped_from_a_group_is_told_of_its_members_alone() -> None:
     assert (twin.drops, twin.group_drops) == ({"queue_full": 1}, [])
     assert facts_of(bench, "$share/g/b", "a").drops == {}
     bench.server.router.unsubscribe(bench.lines[0].session, "$share/g/a")
-    assert bench.server.drops.of_groups.counts_by_reason("$share/g/a") == {}
+    assert bench.server.drops.group_drops.counts_by_reason("$share/g/a") == {}
 
 
 def test_what_is_recorded_of_a_client_that_is_gone() -> None:
@@ -114,7 +114,7 @@ def test_what_is_recorded_of_a_client_that_is_gone() -> None:
     facts = facts_of(bench, "c", "a")
     assert facts.session is None
     assert "it was disconnected at 08:00:00 UTC: cut" in diagnose(Case(facts)).reason
-    bench.server.bans.ban(CLIENT, "d", FOR_GOOD, "guesses")
+    bench.server.bans.ban(CLIENT, "d", UNTIL_RESTART, "guesses")
     bench.line().send(Connect("d", 5, clean_start=True))
     bench.server.bans.lift(CLIENT, "d")
     refused = diagnose(Case(facts_of(bench, "d", "a")))
@@ -129,7 +129,7 @@ def test_a_message_from_before_a_client_is_recorded_is_not_known_to_have_been_le
     bench.subscriber("late", "a", 1)
     bench.lines[0].send(Subscribe(2, [Subscription("a", 1)]))
     walk = ReceiverWalk(bench.server, "a", 0)
-    while not walk.finished:
+    while not walk.is_finished:
         walk.step()
     assert {one["name"]: one["is_recorded"] for one in walk.found} == {"early": True, "late": False}
     assert not any(one["times"] for one in walk.found)
@@ -145,7 +145,7 @@ def test_where_one_message_is_for_everyone_its_topic_reaches() -> None:
 
     def found(offset: int) -> list[tuple[object, object, object]]:
         walk = ReceiverWalk(bench.server, "a/b", offset)
-        while not walk.finished:
+        while not walk.is_finished:
             walk.step()
         assert walk.count == 3
         return sorted((one["name"], one["kind"], one["state"]) for one in walk.found)

@@ -67,4 +67,4 @@ def test_what_was_taken_is_let_go() -> None:
         line.append(number)
         line.pop()
     assert len(line) == 100
-    assert len(line._places) < 400
+    assert len(line._items) < 400

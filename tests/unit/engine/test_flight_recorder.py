@@ -1,6 +1,6 @@
 """The flight recorder in an engine: what its records say of clients that did this and that."""
 
-from penstock.engine.access.bans import CLIENT, FOR_GOOD
+from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
 from penstock.engine.client_record import RECORDED_KINDS, RecordedRun
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.flight_recorder import REFUSED_NAMES_MAX, FlightRecorder
@@ -19,7 +19,7 @@ def recorded(bench: Bench, client_id: str) -> list[tuple[str, int, int, int]]:
 def runs(bench: Bench, client_id: str) -> list[RecordedRun]:
     recorder = bench.server.context.recorder
     assert recorder is not None
-    record = recorder.of(client_id)
+    record = recorder.record_of(client_id)
     return [] if record is None else record.runs()
 
 
@@ -118,21 +118,21 @@ def test_refused_connects_are_apart_and_bounded() -> None:
     bench.join("a")
     recorder = bench.server.context.recorder
     assert recorder is not None
-    bench.server.bans.ban(CLIENT, "b", FOR_GOOD, "guesses")
+    bench.server.bans.ban(CLIENT, "b", UNTIL_RESTART, "guesses")
     bench.line().send(Connect("b", 5, clean_start=True))
     (banned,) = recorder.refusals_of("b")
     assert (banned.count, banned.text) == (1, "banned")
     for number in range(2 * REFUSED_NAMES_MAX):
-        recorder.connect_refused(f"x{number}", "no")
-    recorder.connect_refused("a", "Not authorized")
+        recorder.note_refused_connect(f"x{number}", "no")
+    recorder.note_refused_connect("a", "Not authorized")
     (refused,) = recorder.refusals_of("a")
     assert refused.text == "Not authorized"
     assert not recorder.refusals_of("x0")
-    assert recorder.of("x1999") is None
+    assert recorder.record_of("x1999") is None
     assert [kind for kind, *_ in recorded(bench, "a")] == ["connected"]
 
 
 def test_a_name_that_is_long_is_not_recorded() -> None:
     recorder = FlightRecorder(5, Bench().now)
-    assert recorder.connected("n" * 257, "main", 0) is None
-    assert recorder.connected("n" * 256, "main", 0) is not None
+    assert recorder.note_connected("n" * 257, "main", 0) is None
+    assert recorder.note_connected("n" * 256, "main", 0) is not None

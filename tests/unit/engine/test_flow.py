@@ -145,7 +145,7 @@ def test_a_queue_without_limit_is_never_full() -> None:
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_a_client_that_does_not_read(pair: Pair, qos: int) -> None:
-    pair.line.connection.link.socket_full()
+    pair.line.connection.link.mark_socket_full()
     send(pair, 2, qos)
     pair.bench.pass_s(7)
     assert use(pair.bench, WRITE_BUFFER).lasts_s == 7
@@ -204,7 +204,7 @@ def test_drops_are_told_by_session_and_reason(pair: Pair) -> None:
 
 
 def test_a_new_session_starts_without_drops(pair: Pair) -> None:
-    pair.line.connection.link.socket_full()
+    pair.line.connection.link.mark_socket_full()
     send(pair, 1, 0)
     assert flow(pair.bench).drops == {SLOW_CONSUMER: 1}
     pair.bench.join("s", durable=False)
@@ -237,6 +237,6 @@ def test_each_limit_is_noted_once_while_it_is_watched() -> None:
     limit_usage = LimitUsage("s", WINDOW)
     for _ in range(3):
         bench.server.context.reach(limit_usage, bench.now)
-        limit_usage.leave(bench.now.monotonic_s)
+        limit_usage.mark_left(bench.now.monotonic_s)
     assert limit_usage.times == 3
-    assert bench.server.context.reached == [limit_usage]
+    assert bench.server.context.newly_reached == [limit_usage]

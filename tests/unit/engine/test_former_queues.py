@@ -57,7 +57,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
         is_own = lane < 1 << SLOT_SHIFT and random.random() < 0.5
         name = GONE if lane >> SLOT_SHIFT == 2 else SHARED
         if not is_own:
-            delivery.shared = SharedOrigin(name, 2, False)
+            delivery.shared_origin = SharedOrigin(name, 2, False)
         if is_own or name == GONE:
             own.setdefault(client_id, []).append(offset)
         else:

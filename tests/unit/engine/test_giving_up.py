@@ -78,4 +78,4 @@ def test_a_qos_1_message_needs_nothing_more() -> None:
     assert line.read() == []
     assert line.session.window_length == 0
     line.send(Puback(1))
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed

@@ -15,7 +15,7 @@ def at(seconds: int) -> Now:
 
 
 def test_only_pages_in_which_something_changed_are_stored_anew() -> None:
-    inbound = Inbound(stored=True)
+    inbound = Inbound(is_stored=True)
     for packet_id in range(1, 10 * PAGE_IDENTIFIERS):
         assert inbound.receive(packet_id, at(0))
     assert len(inbound.take_pages()) == 10
@@ -32,7 +32,7 @@ def test_only_pages_in_which_something_changed_are_stored_anew() -> None:
 
 
 def test_a_page_without_any_is_told_once() -> None:
-    inbound = Inbound(stored=True)
+    inbound = Inbound(is_stored=True)
     inbound.receive(40, at(0))
     inbound.receive(70, at(5))
     inbound.take_pages()
@@ -46,7 +46,7 @@ def test_a_page_without_any_is_told_once() -> None:
 def test_what_is_stored_is_what_waits_after_any_steps() -> None:
     """With a commit after each step, and a restart now and then."""
     draw = random.Random(3)
-    inbound = Inbound(stored=True)
+    inbound = Inbound(is_stored=True)
     stored: dict[int, int] = {}
     waits: set[int] = set()
     for second in range(3000):
@@ -60,9 +60,9 @@ def test_what_is_stored_is_what_waits_after_any_steps() -> None:
             assert inbound.release(packet_id) == reasons.SUCCESS
             waits.discard(packet_id)
         elif step < 0.97:
-            inbound.reconnected(at(second))
+            inbound.begin_connection(at(second))
         elif step < 0.99:
-            inbound = Inbound(stored=True)
+            inbound = Inbound(is_stored=True)
             inbound.restore(sorted(stored.items()))
             assert inbound.take_pages() == []
         stored.update(inbound.take_pages())

@@ -14,14 +14,14 @@ def test_the_connect_timeout_stands_before_connect() -> None:
 def test_one_and_a_half_intervals() -> None:
     """[MQTT-3.1.2-22]"""
     keep_alive = KeepAlive(10.0, 0.0)
-    keep_alive.negotiated(20)
-    keep_alive.heard(100.0)
+    keep_alive.set_interval(20)
+    keep_alive.note_packet(100.0)
     assert keep_alive.deadline_s() == 130.0
 
 
 def test_zero_turns_it_off() -> None:
     keep_alive = KeepAlive(10.0, 0.0)
-    keep_alive.negotiated(0)
+    keep_alive.set_interval(0)
     assert keep_alive.deadline_s() == NO_DEADLINE
 
 
@@ -30,13 +30,13 @@ def test_a_silent_client_is_closed_and_told() -> None:
     line, _ = bench.connect(Connect("c", 5, True, 10))
     bench.pass_s(14.9)
     line.connection.tick(bench.now)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     bench.pass_s(0.2)
     line.connection.tick(bench.now)
     (farewell,) = line.read()
     assert isinstance(farewell, Disconnect)
     assert farewell.reason_code == KEEP_ALIVE_TIMEOUT
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_any_packet_keeps_it_alive() -> None:
@@ -56,7 +56,7 @@ def test_half_a_packet_does_not() -> None:
     line.receive(b"\x30")
     bench.pass_s(2)
     line.connection.tick(bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_a_connection_without_connect_is_closed() -> None:
@@ -64,7 +64,7 @@ def test_a_connection_without_connect_is_closed() -> None:
     line = bench.line()
     bench.pass_s(5)
     line.connection.tick(bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert line.read() == []
 
 

@@ -45,7 +45,7 @@ class Nothing(Permissions):
 def made() -> Bench:
     """A broker whose commits take longer than a turn."""
     bench = Bench()
-    bench.server.context.store.waits_for_disk = True
+    bench.server.context.store_health.waits_for_disk = True
     return bench
 
 
@@ -53,7 +53,7 @@ def restarted(bench: Bench) -> None:
     """A crash: what was not committed is gone."""
     bench.restart()
     bench.lines.clear()
-    bench.server.context.store.waits_for_disk = True
+    bench.server.context.store_health.waits_for_disk = True
 
 
 def silent(bench: Bench, receive_maximum: int, durable: bool = True) -> Line:
@@ -271,7 +271,7 @@ def test_what_a_session_that_is_not_stored_takes_from_a_group_waits_for_the_comm
 
 def test_a_server_that_lost_the_session_is_sent_no_repeats() -> None:
     rig = Rig()
-    rig.context.store.waits_for_disk = True
+    rig.context.store_health.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=1)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -298,12 +298,12 @@ def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
     assert not lane.may_send(1, 0)
     assert lane.may_send(1024, 1)
     assert not lane.may_send(1025, 1)
-    lane.dequeued(10)
+    lane.note_dequeued(10)
     assert lane.seal(2, 1, True, 9999) == 1035
     assert lane.may_send(1024, 1)
     assert not lane.may_send(1034, 1)
     assert lane.may_send(1034, 2)
-    lane.dequeued(20)
+    lane.note_dequeued(20)
     assert lane.seal(3, 2, True, 0) == 1035
     assert lane.may_send(1034, 2)
     assert not lane.may_send(1035, 3)
@@ -316,11 +316,11 @@ def test_what_an_earlier_start_may_have_sent_is_known_until_it_has_left() -> Non
     lane = StoredLane(0)
     lane.next_sequence, lane.sent_below = 100, 50
     assert lane.seal(1, 0, False, 0) == 50
-    lane.dequeued(47)
+    lane.note_dequeued(47)
     assert lane.seal(2, 1, True, 0) == 50
-    lane.dequeued(48)
+    lane.note_dequeued(48)
     assert lane.seal(3, 2, False, 0) == 50
-    lane.dequeued(49)
+    lane.note_dequeued(49)
     assert lane.seal(4, 3, False, 0) == 0
 
 
@@ -354,7 +354,7 @@ def crashed(rig: Rig) -> None:
 
 def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
     rig = Rig()
-    rig.context.store.waits_for_disk = True
+    rig.context.store_health.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=2)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -374,7 +374,7 @@ def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
 
 def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> None:
     rig = Rig()
-    rig.context.store.waits_for_disk = True
+    rig.context.store_health.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=1, maximum_qos=1)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -387,7 +387,7 @@ def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> No
 def with_priorities() -> tuple[Bench, Line]:
     """Topic h goes first; the client acknowledged one message."""
     bench = Bench(EngineLimits(mqueue_priorities={"h": 1}))
-    bench.server.context.store.waits_for_disk = True
+    bench.server.context.store_health.waits_for_disk = True
     line = bench.join("s", durable=True, receive_maximum=2)
     line.send(Subscribe(1, [Subscription("#", 2)]))
     bench.commit()

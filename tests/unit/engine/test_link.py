@@ -21,7 +21,7 @@ from tests.unit.engine.bench import Bench
 
 def opened_link(context: EngineContext) -> Link:
     link = Link(context.turn)
-    link.opened = True
+    link.is_open = True
     return link
 
 
@@ -35,10 +35,10 @@ def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
     link.send_after_commit(b"3")
     second = context.seal()
     assert b"".join(link.take_ready()) == b""
-    assert [b"".join(release.pieces) for release in first.releases] == [b"12"]
-    assert [b"".join(release.pieces) for release in second.releases] == [b"3"]
+    assert [b"".join(release.pieces) for release in first.deferred_packets] == [b"12"]
+    assert [b"".join(release.pieces) for release in second.deferred_packets] == [b"3"]
     assert link.uncommitted_acks == 1
-    first.releases[0].done()
+    first.deferred_packets[0].mark_sent()
     assert link.uncommitted_acks == 0
 
 
@@ -58,7 +58,9 @@ def test_nothing_passes_the_connack() -> None:
     link.send_after_commit(b"connack")
     link.send(b"1")
     assert context.turn.ready == []
-    assert [b"".join(release.pieces) for release in context.seal().releases] == [b"connack1"]
+    assert [b"".join(release.pieces) for release in context.seal().deferred_packets] == [
+        b"connack1"
+    ]
 
 
 def test_a_farewell_passes_everything() -> None:
@@ -85,7 +87,7 @@ def test_every_acknowledgement_waits_for_the_commit_of_what_it_promises() -> Non
     for sent, answers in steps:
         line.send(*sent)  # type: ignore[arg-type]  # a list of packets of many kinds
         commit = bench.seal()
-        assert commit.writes
+        assert commit.has_writes
         assert line.read() == []
         bench.finish(commit)
         answer = line.read()

@@ -11,9 +11,9 @@ from penstock.engine.access.login_queue import (
     REMEMBERED_MAX,
     TRUSTED_TURNS,
     Attempt,
+    FailureRecords,
     LoginQueue,
     LoginQueueOptions,
-    Records,
 )
 
 ATTACKER = "198.51.100.9"
@@ -49,8 +49,8 @@ def test_other_options_count_the_failures_that_were_there() -> None:
     for _ in range(5):
         push(queue, ATTACKER, "alice")
         attempt = popped(queue, 0.0)
-        queue.failed(ATTACKER, "alice", 0.0)
-        queue.check_ended(attempt)
+        queue.count_failure(ATTACKER, "alice", 0.0)
+        queue.end_check(attempt)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
     queue.apply_settings(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=60.0), 1000)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 4.0  # the third failure above: 1, 2, 4
@@ -84,7 +84,7 @@ def test_a_source_takes_no_more_places_than_are_free() -> None:
 
 
 def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -> None:
-    records = Records(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=5.0))
+    records = FailureRecords(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=5.0))
     waits = []
     for _ in range(6):
         records.count_failure("a", 0.0)
@@ -96,7 +96,7 @@ def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -
 
 def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
     """What was not seen for longest is forgotten first."""
-    records = Records(LoginQueueOptions(burst=0))
+    records = FailureRecords(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
         records.count_failure(str(number), 0.0)
     assert len(records) == REMEMBERED_MAX
@@ -108,9 +108,9 @@ def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
 def test_who_was_right_is_remembered_within_a_bound() -> None:
     queue = shares(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
-        queue.succeeded(f"source {number}", "alice")
+        queue.trust(f"source {number}", "alice")
     for number in (0, 1):
-        queue.failed(f"source {number}", "bob", 0.0)
+        queue.count_failure(f"source {number}", "bob", 0.0)
     assert queue.due_s("source 0", "alice", 0.0) > 0.0
     assert queue.due_s("source 1", "alice", 0.0) == 0.0
 
@@ -127,8 +127,8 @@ def test_above_the_burst_one_check_runs_at_a_time() -> None:
         running.append(attempt)
     assert len(running) == 3  # the two of the burst, and the one after them
     for attempt in running:
-        queue.check_ended(attempt)
-        queue.failed(attempt.source, attempt.name, 0.1)
+        queue.end_check(attempt)
+        queue.count_failure(attempt.source, attempt.name, 0.1)
     assert queue.pop(0.2) is None
     assert queue.pop(0.1 + 1.0) is not None
     assert queue.pop(0.1 + 1.0) is None
@@ -136,33 +136,33 @@ def test_above_the_burst_one_check_runs_at_a_time() -> None:
 
 def test_an_attempt_that_is_not_due_in_time_is_given_up() -> None:
     queue = shares(LoginQueueOptions(burst=0, delay_s=DELAYED_S_MAX - 1.0, delay_s_max=100.0))
-    queue.failed(ATTACKER, "a", 0.0)
+    queue.count_failure(ATTACKER, "a", 0.0)
     assert push(queue, ATTACKER, "b", 0.0)
     assert queue.wake_s() == pytest.approx(DELAYED_S_MAX - 1.0)
-    queue.failed(ATTACKER, "a", 0.1)
+    queue.count_failure(ATTACKER, "a", 0.1)
     assert not push(queue, ATTACKER, "c", 0.1)
     assert queue.pop(DELAYED_S_MAX) is None
-    assert queue.given_up == [f"{ATTACKER} b"]
+    assert queue.items_to_refuse == [f"{ATTACKER} b"]
     assert queue.waiting == 0
 
 
 @pytest.mark.parametrize(("failures", "banned"), [(4, False), (5, True)])
 def test_a_source_is_to_be_banned_after_so_many_failures(failures: int, banned: bool) -> None:
     queue = shares(LoginQueueOptions(ban_failures=5, within_s=10.0))
-    results = [queue.failed(ATTACKER, f"{n}", 1.0) for n in range(failures)]
+    results = [queue.count_failure(ATTACKER, f"{n}", 1.0) for n in range(failures)]
     assert results[-1] is banned
     assert not any(results[:-1])
-    assert not queue.failed(ATTACKER, "again", 2.0) or not banned  # it begins anew
+    assert not queue.count_failure(ATTACKER, "again", 2.0) or not banned  # it begins anew
 
 
 def test_failures_that_are_too_far_apart_ban_nobody() -> None:
     queue = shares(LoginQueueOptions(ban_failures=5, within_s=10.0))
-    assert not any(queue.failed(ATTACKER, "a", 3.0 * n) for n in range(100))
+    assert not any(queue.count_failure(ATTACKER, "a", 3.0 * n) for n in range(100))
 
 
 def test_a_source_that_many_share_is_not_banned() -> None:
     queue = shares(LoginQueueOptions(ban_failures=1))
-    assert not queue.failed("", "alice", 0.0)
+    assert not queue.count_failure("", "alice", 0.0)
 
 
 def test_what_others_guess_does_not_lock_a_user_out() -> None:
@@ -170,12 +170,12 @@ def test_what_others_guess_does_not_lock_a_user_out() -> None:
     does not hold."""
     queue = shares(LoginQueueOptions(burst=1))
     for number in range(100):
-        queue.failed(f"198.51.100.{number}", "alice", 0.0)
+        queue.count_failure(f"198.51.100.{number}", "alice", 0.0)
     assert queue.due_s("198.51.100.7", "alice", 0.0) > 0.0
     assert queue.due_s(HONEST, "alice", 0.0) == 0.0
-    queue.succeeded("", "alice")
+    queue.trust("", "alice")
     assert queue.due_s("", "alice", 0.0) == 0.0
-    queue.failed("", "alice", 0.0)
+    queue.count_failure("", "alice", 0.0)
     assert queue.due_s("", "alice", 0.0) > 0.0  # a wrong one from there ends that
 
 
@@ -183,19 +183,19 @@ def test_clients_that_say_no_name_share_none() -> None:
     """Tokens say who somebody is: wrong ones must not delay all others without a name."""
     queue = shares(LoginQueueOptions(burst=0))
     for _ in range(10):
-        queue.failed("", "", 0.0)
-        queue.failed(ATTACKER, "", 0.0)
+        queue.count_failure("", "", 0.0)
+        queue.count_failure(ATTACKER, "", 0.0)
     assert queue.due_s("", "", 0.0) == 0.0
     assert queue.due_s(HONEST, "", 0.0) == 0.0
     assert queue.due_s(ATTACKER, "", 0.0) > 0.0
-    queue.succeeded(ATTACKER, "")
+    queue.trust(ATTACKER, "")
     assert queue.due_s(ATTACKER, "", 0.0) > 0.0
 
 
 @pytest.mark.parametrize("name", ["alice", "a" * 500])
 def test_who_was_right_before_goes_first_and_others_are_not_starved(name: str) -> None:
     queue = shares()
-    queue.succeeded(HONEST, name)
+    queue.trust(HONEST, name)
     for number in range(50):
         push(queue, f"198.51.100.{number}", "guess")
     for _ in range(50):
@@ -234,17 +234,17 @@ def test_every_attempt_comes_out_once(
             running.append(attempt)
 
     def gave_up() -> None:
-        out.update(queue.given_up)
-        queue.given_up = []
+        out.update(queue.items_to_refuse)
+        queue.items_to_refuse = []
 
     def finish(is_right: bool) -> None:
         attempt = running.pop(0)
-        queue.check_ended(attempt)
+        queue.end_check(attempt)
         out[attempt.item] += 1
         if is_right:
-            queue.succeeded(attempt.source, attempt.name)
+            queue.trust(attempt.source, attempt.name)
         else:
-            queue.failed(attempt.source, attempt.name, now_s)
+            queue.count_failure(attempt.source, attempt.name, now_s)
 
     for kind, first, second in acts:
         if kind == "push":

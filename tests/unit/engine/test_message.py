@@ -16,9 +16,9 @@ def message(properties: Properties, received_at_us: int = 50 * SECOND_US) -> Mes
 def test_it_expires_after_its_interval() -> None:
     """[MQTT-3.3.2-5]"""
     expiring = message(Properties(message_expiry_interval=10))
-    assert not expiring.expired(60 * SECOND_US - 1)
-    assert expiring.expired(60 * SECOND_US)
-    assert not message(Properties(content_type="x")).expired(2**62)
+    assert not expiring.is_expired(60 * SECOND_US - 1)
+    assert expiring.is_expired(60 * SECOND_US)
+    assert not message(Properties(content_type="x")).is_expired(2**62)
 
 
 def test_what_is_left_of_the_interval_is_sent() -> None:
@@ -55,8 +55,8 @@ def test_a_will_is_dated_when_it_is_published() -> None:
     will = message(Properties(message_expiry_interval=10), 0)
     will.set_received_at(100 * SECOND_US)
     assert will.received_at_us == 100 * SECOND_US
-    assert not will.expired(109 * SECOND_US)
-    assert will.expired(110 * SECOND_US)
+    assert not will.is_expired(109 * SECOND_US)
+    assert will.is_expired(110 * SECOND_US)
 
 
 def test_a_body_is_let_go_only_if_the_log_has_it() -> None:

@@ -82,7 +82,7 @@ def test_a_topic_that_is_too_long_with_its_mount_point_is_refused_by_its_bytes()
         line = behind(bench, 5)
         line.send(Publish(characters * "é", b"", 0))  # two bytes each, and seven of "tenant/"
         farewell = [packet for packet in line.read() if isinstance(packet, Disconnect)]
-        assert line.connection.link.closed is is_refused
+        assert line.connection.link.is_closed is is_refused
         assert [packet.reason_code for packet in farewell] == (
             [reasons.TOPIC_NAME_INVALID] if is_refused else []
         )

@@ -25,10 +25,10 @@ class Told(DeliveryOutcomes):
         self.refusals: list[tuple[int, int]] = []
         self.drops: list[tuple[int, int]] = []
 
-    def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
+    def on_acknowledged(self, delivery: Delivery, reason_code: int) -> None:
         self.acks.append((delivery.offset, reason_code))
 
-    def refused(self, delivery: Delivery, reason_code: int) -> None:
+    def on_refused(self, delivery: Delivery, reason_code: int) -> None:
         self.refusals.append((delivery.offset, reason_code))
 
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:

@@ -24,7 +24,7 @@ USERS: Final = ("alice", "mallory", None)
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         return AuthResult(reasons.SUCCESS, credentials.username)
 
@@ -72,7 +72,7 @@ def test_another_user_touches_nothing(
     _, connack = bench.connect(connect(stranger, clean, version))
     assert (connack.reason_code, connack.session_present) == (reasons.NOT_AUTHORIZED, False)
     assert line.session is session
-    assert line.connection.link.closed == is_away
+    assert line.connection.link.is_closed == is_away
     assert bench.server.drops.counts[SESSION_ENDED] == 0
     assert session.username == owner
     back, connack = bench.connect(connect(owner, False, version))
@@ -137,7 +137,7 @@ def test_those_who_share_identifiers_on_purpose_do() -> None:
     first = with_unacknowledged(bench, "alice", 5)
     second, connack = bench.connect(connect("bob", False))
     assert (connack.reason_code, connack.session_present) == (reasons.SUCCESS, True)
-    assert first.connection.link.closed
+    assert first.connection.link.is_closed
     assert len(publishes(second.read())) == 1
     assert second.session.username == "bob"
 

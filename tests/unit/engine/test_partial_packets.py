@@ -30,11 +30,11 @@ def begun(rig: Bench, *names: str) -> list[Line]:
 
 
 def is_read(line: Line) -> bool:
-    return not line.connection.reading_paused
+    return not line.connection.is_reading_paused
 
 
 def is_closed(line: Line) -> bool:
-    return line.connection.link.closed
+    return line.connection.link.is_closed
 
 
 def is_acknowledged(line: Line) -> bool:
@@ -146,7 +146,7 @@ def test_who_does_not_finish_is_closed_if_others_wait() -> None:
     (four,) = begun(rig, "4")
     rig.pass_s(1)
     rig.turns()
-    assert rig.server.partial_packets.closed == 1
+    assert rig.server.partial_packets.closed_count == 1
     assert is_closed(one)
     farewell = one.read()[-1]
     assert isinstance(farewell, Disconnect)
@@ -159,7 +159,7 @@ def test_who_is_not_read_is_not_late() -> None:
     rig = bench(1)
     one, _ = begun(rig, "1", "2")
     context = rig.server.context
-    context.store.waiting_bytes_max = 10_000
+    context.store_health.waiting_bytes_max = 10_000
     rig.join("3", 4).send(Publish("t", bytes(10_000), 1, packet_id=1))
     one.connection.receive(LARGE[1000:], rig.now)
     assert not is_read(one)

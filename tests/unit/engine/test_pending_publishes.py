@@ -68,7 +68,7 @@ def exceeded(line: Line) -> bool:
     """Whether the client was told that it exceeded our Receive Maximum."""
     code = reasons.RECEIVE_MAXIMUM_EXCEEDED
     found = [packet for packet in line.read() if isinstance(packet, Disconnect)]
-    return line.connection.link.closed and [packet.reason_code for packet in found] == [code]
+    return line.connection.link.is_closed and [packet.reason_code for packet in found] == [code]
 
 
 # -- Receive Maximum, counted as MQTT 5 §4.9 does (seed 001: the counter logic) -----------------
@@ -152,7 +152,7 @@ def test_what_is_held_back_of_mqtt_5_counts() -> None:
     line = released_before(Bench(limits))
     line.send(message(1), message(2))
     assert line.connection.inbound_unacknowledged == 2
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     limit = line.connection.inbound_limit
     assert limit is not None
     assert limit.times == 1
@@ -200,7 +200,7 @@ def test_who_released_everything_is_not_read_on() -> None:
     bench.commit()
     line.send(Pubrel(1), *[message(number) for number in range(2, 6)], message(0, 0))
     bench.commit()
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     received = come_back(bench)
     received.remove(b"0")  # QoS 0 does not wait for the window
     assert received[2:] == [b"1", b"2", b"3", b"4", b"5"]
@@ -215,7 +215,7 @@ def test_pubrels_that_make_no_room_are_not_waited_for() -> None:
     line = bench.join("p", 4)
     line.send(*[message(number, 2) for number in range(1, 5)], message(0, 0))
     bench.commit()
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert bench.server.drops.counts[drops.QUEUE_FULL] == 0
 
 
@@ -233,8 +233,8 @@ def test_who_is_slow_to_acknowledge_waits_and_is_not_closed() -> None:
     away(bench, 2)
     for number in range(1, 12):
         line.send(large(number))
-    assert line.connection.reading_paused
-    assert not line.connection.link.closed
+    assert line.connection.is_reading_paused
+    assert not line.connection.link.is_closed
     assert line.connection.pending_publish_bytes < 5 * 400_000
     received = come_back(bench)
     line.send(Puback(command.packet_id))
@@ -253,7 +253,7 @@ def test_a_held_back_client_that_is_sent_something_may_answer() -> None:
     other = bench.join("other", 4)
     line.send(*[message(number) for number in range(1, 5)])
     bench.commit()
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     for number in range(1, 20):
         other.send(message(number, 1, "commands"))
         bench.commit()
@@ -283,7 +283,7 @@ def test_who_holds_all_back_is_read_on_once_its_own_queue_is_full() -> None:
         line.send(Publish("t", b"x" * 400, 1, packet_id=number))
     line.send(Puback(own.packet_id))
     bench.commit()
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     bench.publish("own", b"2")
     assert line.session.queue_length == 1
     bench.pass_s(0.25)
@@ -346,14 +346,14 @@ def test_repeated_ones_that_are_replaced_are_not_searched_for() -> None:
     for number in range(1000, 0, -2):
         assert not pending.is_repeat(message(number))
         pending.put(message(number))
-    assert pending.count == pending.unacknowledged == 1000
+    assert pending.count == pending.unacknowledged_count == 1000
     left: list[int] = []
     while (packet := pending.first()) is not None:
         left.append(packet.packet_id)
         pending.pop()
     assert left == [*range(1, 1001, 2), *range(1000, 0, -2)]
-    assert pending.looked_at <= 1500 + 1
-    assert pending.count == pending.unacknowledged == pending.size_bytes == 0
+    assert pending.visits <= 1500 + 1
+    assert pending.count == pending.unacknowledged_count == pending.size_bytes == 0
 
 
 @pytest.mark.parametrize("version", [3, 4])

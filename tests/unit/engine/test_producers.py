@@ -191,7 +191,7 @@ def test_the_number_moves_in_the_commit_of_the_message() -> None:
 
 
 class ByName(Authenticate):
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         return AuthResult(0, credentials.username)
 
@@ -261,7 +261,7 @@ def test_no_number_is_told_that_the_disk_may_not_have() -> None:
     send(bench, line, message(1))
     line.send(message(2))
     bench.seal()  # this commit fails, and is tried again
-    bench.server.context.store.failed("disk full")
+    bench.server.context.store_health.mark_failed("disk full")
     line.cut()
     asking = bench.line()
     properties = Properties(user_properties=[(PRODUCER, "p")])

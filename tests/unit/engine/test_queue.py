@@ -29,7 +29,7 @@ def bounded(max_len: int = 0, max_bytes: int = 0, overflow: str = DROP_OLDEST) -
     limits = EngineLimits(
         max_mqueue_len=max_len, max_mqueue_bytes=max_bytes, mqueue_overflow=overflow
     )
-    return MessageQueue(limits, stored=True)
+    return MessageQueue(limits, is_stored=True)
 
 
 def name(item: Delivery) -> str:
@@ -136,7 +136,7 @@ def test_priorities_are_emptied_highest_first_and_each_in_its_order() -> None:
 
 
 def test_the_default_priority_stands_among_the_others() -> None:
-    queue = MessageQueue(EngineLimits(mqueue_default_priority=7), stored=True)
+    queue = MessageQueue(EngineLimits(mqueue_default_priority=7), is_stored=True)
     for topic, priority in (("a", 5), ("b", 0), ("c", 9)):
         queue.push(delivery(topic, 1), priority)
     assert [name(queue.pop()) for _ in range(3)] == ["c", "b", "a"]
@@ -205,7 +205,7 @@ def test_spill_keeps_what_the_log_holds_whatever_the_limit() -> None:
 
 def test_spill_without_a_stored_session_is_bounded() -> None:
     limits = EngineLimits(max_mqueue_len=2, mqueue_overflow=SPILL)
-    queue = MessageQueue(limits, stored=False)
+    queue = MessageQueue(limits, is_stored=False)
     assert [add(queue, delivery(name, 1)) for name in "abc"] == [[], [], ["a"]]
 
 
@@ -256,7 +256,7 @@ def test_asking_for_a_few_bodies_copies_no_line() -> None:
     for number in range(1101, 21_101):
         queue.push(Delivery(None, number, 0))
     tracemalloc.start()
-    asked = queue.qos0_without_body(8)
+    asked = queue.qos0_offsets_without_body(8)
     assert asked == list(range(1101, 1109))
     queue.supply({offset: Message("t", b"") for offset in asked})
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -276,8 +276,8 @@ def test_bodies_are_asked_for_up_to_the_first_that_is_there() -> None:
     queue = resting([3, 4])
     queue.push(delivery("here", 1, 5, 6))
     queue.push(Delivery(None, 6, 1, sequence=7))
-    assert queue.without_body(10) == [3, 4]
-    assert queue.without_body(1) == [3]
+    assert queue.offsets_without_body(10) == [3, 4]
+    assert queue.offsets_without_body(1) == [3]
 
 
 def test_bodies_are_supplied_in_order_up_to_the_first_that_is_missing() -> None:
@@ -307,9 +307,9 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
     first = queue.first_qos0()
     assert first is not None
     assert first.offset == 5
-    assert queue.qos0_without_body(10) == [5, 6]
+    assert queue.qos0_offsets_without_body(10) == [5, 6]
     queue.take_qos0()
-    assert queue.without_body(10) == [3, 4, 6, 7]
+    assert queue.offsets_without_body(10) == [3, 4, 6, 7]
     queue.supply({offset: Message("t", b"") for offset in (3, 4, 6, 7)})
     assert all(item.message is not None for item in queue.waiting(10))
     for _ in range(2):
@@ -354,7 +354,7 @@ def test_lanes_against_the_definition(
 ) -> None:
     """The highest priority first, of equal ones the lowest offset; QoS 0 goes first for others."""
     limits = EngineLimits(max_mqueue_len=0, mqueue_default_priority=default_priority)
-    queue = MessageQueue(limits, stored=True)
+    queue = MessageQueue(limits, is_stored=True)
     model: dict[Delivery, tuple[int, int]] = {}  # those that wait: rank, number of the lane
 
     def first(qos: int = 2) -> Delivery | None:
@@ -398,11 +398,11 @@ def test_lanes_against_the_definition(
         elif what == "take":
             lane_number = (slot << SLOT_SHIFT) + priority
             waits = [item for item in model if model[item][1] == lane_number]
-            assert queue.is_in(lane_number) == bool(waits)
+            assert queue.has_in_lane(lane_number) == bool(waits)
             if number < len(waits):
                 found = queue._lane(lane_number)
                 assert queue.remove(found, waits[number]) == (number == 0)
-                assert waits[number].gone == (number > 0)
+                assert waits[number].is_removed == (number > 0)
                 del model[waits[number]]
         else:
             assert queue.oldest() is min(model, key=lambda item: item.offset, default=None)

@@ -15,7 +15,7 @@ def waited(line: Line) -> float:
     """Go on to when reading is resumed; how long that took."""
     before_s = line.bench.now.monotonic_s
     seconds = line.connection.resume_at_s - before_s
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert seconds > 0
     line.bench.pass_s(seconds + 1e-6)
     line.connection.resume(line.bench.now)
@@ -51,19 +51,19 @@ def test_messages_above_the_rate_wait_and_all_arrive(version: int) -> None:
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 501)])
     assert len(bench.seal().messages) == 101
     passed_s = 0.0
-    while line.connection.reading_paused:
+    while line.connection.is_reading_paused:
         passed_s += waited(line)
     assert passed_s == pytest.approx(4.0, rel=0.05)
     assert bench.server.context.turn.counters.total().rate_pauses > 100
     line.send(Pingreq())
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 def test_all_acknowledgements_come() -> None:
     bench = Bench(EngineLimits(messages_per_s_max=50))
     line = bench.join("c", 4)
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 201)])
-    while line.connection.reading_paused:
+    while line.connection.is_reading_paused:
         waited(line)
     bench.commit()
     assert line.read() == [Puback(n) for n in range(1, 201)]
@@ -75,11 +75,11 @@ def test_bytes_above_the_rate_pause_reading() -> None:
     line = bench.join("c", 4)
     data = encode(Publish("t", bytes(10_000)), 4)
     for start in range(0, len(data), 500):
-        if line.connection.reading_paused:
+        if line.connection.is_reading_paused:
             assert waited(line) < 0.7
         line.receive(data[start : start + 500])
     assert bench.now.monotonic_s - 1000.0 > 8.5
-    while line.connection.reading_paused:
+    while line.connection.is_reading_paused:
         waited(line)
     assert bench.seal().messages[0].payload == bytes(10_000)
 
@@ -91,7 +91,7 @@ def test_the_pause_is_not_the_clients_silence() -> None:
     for _ in range(3):
         bench.pass_s(2.0)
         line.connection.tick(bench.now)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
 
 
 # -- slow peers ------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_the_connect_timeout_stands_for_who_sends_connect_too_fast() -> None:
         if 0.0 < connection.resume_at_s <= bench.now.monotonic_s:
             connection.resume(bench.now)
         connection.tick(bench.now)
-        if not connection.reading_paused:
+        if not connection.is_reading_paused:
             connection.receive(b"a" * 150, bench.now)
     assert passed_s == pytest.approx(10.0, abs=0.5)
     assert connection.close_reason == "no CONNECT within the connect timeout"

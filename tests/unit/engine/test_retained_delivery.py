@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_its_buffer() -> None:
     bench = bench_with(1000, 0, EngineLimits(write_buffer_bytes_max=limit), size=1000)
     line = bench.join("c", 4)
     link = line.connection.link
-    link.socket_full()
+    link.mark_socket_full()
     for _ in range(400):
         subscribe(line, qos=0)
     received = 0
@@ -184,9 +184,9 @@ def test_a_walk_sees_what_was_there_and_still_is(
     walk = retained.walk(topic_filter)
     seen: list[str] = []
     pending = list(changes)
-    while not walk.finished:
+    while not walk.is_finished:
         for _ in range(steps):
-            if not walk.finished:
+            if not walk.is_finished:
                 message = walk.step()
                 if message is not None:
                     assert message.payload == b"old"

@@ -81,7 +81,7 @@ def test_a_client_that_does_not_read_gets_nothing_more_until_it_does() -> None:
     line.send(Pubrec(first.packet_id))
     bench.commit()
     assert line.read() == [Pubrel(first.packet_id)]
-    line.connection.link.congested = True
+    line.connection.link.is_congested = True
     bench.pass_s(100)
     bench.commit()
     assert line.read() == []

@@ -152,7 +152,7 @@ def test_publishers_that_wait_do_not_wake_each_other() -> None:
     bench.commit()
     assert bench.server.resume(bench.now) == []
     session = bench.server.registry.sessions["s"]
-    assert bench.server.context.blocked_publishers.waiting_for(session) == 2
+    assert bench.server.context.blocked_publishers.count_blocked_by(session) == 2
     back = bench.join("s", durable=True)
     received: list[bytes] = []
     while found := publishes(back.read()):
@@ -202,7 +202,7 @@ def test_a_pubrel_behind_what_waits_for_it_is_read(size_bytes: int) -> None:
                 answered.append(packet.packet_id)
                 line.send(Pubrel(packet.packet_id))
     assert answered == list(range(1, 21))
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 def test_a_client_that_fills_its_own_queue_is_read() -> None:
@@ -241,9 +241,9 @@ def test_who_has_more_held_back_than_may_be_in_flight_is_closed() -> None:
     assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
     for number in range(10, 15):
         line.send(Publish("t", b"x" * 390_000, 2, packet_id=number))
-        assert not line.connection.link.closed
+        assert not line.connection.link.is_closed
     line.send(Publish("t", b"x" * 390_000, 2, packet_id=15))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert "wait for room" in line.connection.close_reason
 
 
@@ -291,7 +291,7 @@ def test_topics_count_among_the_bytes_that_wait() -> None:
     publisher = bench.join("p", 4)
     for number in range(1, 22):
         publisher.send(message(number, 1, f"{number}/" + "x" * 60_000))
-    assert publisher.connection.reading_paused
+    assert publisher.connection.is_reading_paused
 
 
 def test_what_waited_is_published_in_portions() -> None:
@@ -339,7 +339,7 @@ def test_a_publisher_is_not_read_while_too_much_of_it_waits() -> None:
     for number in range(1, 12):
         publisher.send(message(number))
         bench.commit()
-    assert publisher.connection.reading_paused
+    assert publisher.connection.is_reading_paused
     back = bench.join("s", durable=True)
     received: list[bytes] = []
     for _ in range(30):
@@ -348,7 +348,7 @@ def test_a_publisher_is_not_read_while_too_much_of_it_waits() -> None:
             received.append(one.payload)
             back.send(Puback(one.packet_id))
     assert received == [b"%d" % number for number in range(1, 12)]
-    assert not publisher.connection.reading_paused
+    assert not publisher.connection.is_reading_paused
 
 
 def test_qos_0_for_a_full_queue_that_rejects_is_a_counted_drop() -> None:

@@ -119,7 +119,7 @@ def test_what_was_not_refused_has_its_place_in_each_group() -> None:
 def test_a_member_that_does_not_read_takes_nothing(overflow: str) -> None:
     bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=overflow, max_inflight=1))
     full, slow, other = [bench.subscriber(name, SHARED, 1) for name in ("s1", "s2", "s3")]
-    slow.connection.link.socket_full()
+    slow.connection.link.mark_socket_full()
     publisher = bench.join("p")
     assert [published(bench, publisher, number) for number in range(1, 9)] == [0] * 8
     assert waiting(full, slow, other) == [1, 0, 1]

@@ -36,7 +36,7 @@ def farewell(line: Line) -> int:
     """The reason code of the DISCONNECT that closed ``line``."""
     packet = line.read()[-1]
     assert isinstance(packet, Disconnect)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     return packet.reason_code
 
 
@@ -52,7 +52,7 @@ def test_the_first_packet_is_connect(packet: Packet, version: int) -> None:
     bench = Bench()
     line = bench.line(version)
     line.send(packet)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert line.read() == []
 
 
@@ -62,7 +62,7 @@ def test_a_second_connect_is_a_protocol_error(version: int) -> None:
     bench = Bench()
     line = bench.join("c", version)
     line.send(Connect("c", version, True, 0))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     if version == 5:
         assert farewell(line) == reasons.PROTOCOL_ERROR
 
@@ -119,7 +119,7 @@ def test_connect_is_judged(connect: Connect, code: int) -> None:
     bench = Bench()
     line, connack = bench.connect(connect)
     assert connack.reason_code == code
-    assert line.connection.link.closed == (code != reasons.SUCCESS)
+    assert line.connection.link.is_closed == (code != reasons.SUCCESS)
     assert len(bench.server.registry.sessions) == (code == reasons.SUCCESS)
 
 
@@ -158,7 +158,7 @@ def test_an_unknown_version_is_told_in_a_known_one(level: int, version: int) -> 
     (answer,) = line.read()
     assert isinstance(answer, Connack)
     assert answer.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_what_connack_says_in_mqtt_5() -> None:
@@ -194,7 +194,7 @@ def test_shutting_down_is_told_in_mqtt_5(version: int) -> None:
     bench = Bench()
     line = bench.join("c", version)
     bench.server.shut_down(reasons.SERVER_SHUTTING_DOWN, "maintenance", bench.now)
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     if version == 5:
         assert farewell(line) == reasons.SERVER_SHUTTING_DOWN
     else:
@@ -275,7 +275,7 @@ def test_a_topic_too_deep_is_a_protocol_error(version: int) -> None:
     bench = Bench(EngineLimits(topic_levels_max=3))
     line = bench.join("p", version)
     line.send(Publish("a/b/c/d", b""))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     if version == 5:
         assert farewell(line) == reasons.TOPIC_NAME_INVALID
 
@@ -302,7 +302,7 @@ def test_topic_aliases_have_a_maximum() -> None:
     bench = Bench(EngineLimits(topic_alias_maximum=2))
     line = bench.join("p", 5)
     line.send(alias("a", 2))
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     line.send(alias("a", 3))
     assert farewell(line) == reasons.TOPIC_ALIAS_INVALID
 
@@ -320,7 +320,7 @@ def test_more_than_the_receive_maximum_is_a_protocol_error(qos: int) -> None:
     """[MQTT-3.3.4-7]"""
     _, line = receive_maximum_bench()
     line.send(*[Publish("t", b"", qos, packet_id=n) for n in (1, 2)])
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     line.send(Publish("t", b"", 0), Publish("t", b"", qos, packet_id=3))
     assert farewell(line) == reasons.RECEIVE_MAXIMUM_EXCEEDED
 
@@ -335,7 +335,7 @@ def test_a_released_acknowledgement_makes_room() -> None:
     line.send(Pubrel(1), Pubrel(2))
     bench.commit()
     line.send(*[Publish("t", b"", 2, packet_id=n) for n in (3, 4)])
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
 
 
 def test_pubrec_makes_no_room() -> None:
@@ -352,7 +352,7 @@ def test_a_repeated_message_takes_no_room() -> None:
     line.cut()
     line = bench.join("p", 5, durable=True)
     line.send(*[Publish("t", b"", 2, dup=True, packet_id=n) for n in (1, 2)])
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -372,17 +372,17 @@ def test_the_count_starts_anew_with_a_connection(known: bool) -> None:
     line.send(Pubrel(1), Pubrel(2))
     line.send(*[Publish("t", b"", 1, packet_id=n) for n in (3, 4)])
     bench.commit()
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_older_clients_are_slowed_down_instead(version: int) -> None:
     bench, line = receive_maximum_bench(version)
     line.send(*[Publish("t", b"", 1, packet_id=n) for n in range(1, 10)])
-    before = line.connection.saturated
+    before = line.connection.is_saturated
     bench.commit()
-    assert (before, line.connection.saturated) == (True, False)
-    assert not line.connection.link.closed
+    assert (before, line.connection.is_saturated) == (True, False)
+    assert not line.connection.link.is_closed
     assert len(line.read()) == 9
 
 
@@ -448,7 +448,7 @@ def test_a_large_connect_is_refused_by_its_length(version: int) -> None:
         assert [packet.reason_code for packet in answer if isinstance(packet, Connack)] == [0x95]
     else:
         assert answer == []
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 def test_a_listener_may_take_a_larger_connect() -> None:
@@ -493,7 +493,7 @@ def test_what_a_listener_does_not_offer_ends_the_connection(
     line.send(Publish("t", b"x", qos, retain, packet_id=1 if qos else 0))
     if code != reasons.SUCCESS:
         assert farewell(line) == code
-    assert line.connection.link.closed is (code != reasons.SUCCESS)
+    assert line.connection.link.is_closed is (code != reasons.SUCCESS)
     _, answer = Bench(limits).connect(Connect("c", will=Will("w", b"", qos, retain)))
     assert answer.reason_code == code
 

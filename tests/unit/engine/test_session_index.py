@@ -29,22 +29,24 @@ def test_what_is_left_is_found_in_order(count: int, data: st.DataObject) -> None
     left = [one.number for one in made if one.number - 1 not in gone]
     seen: list[int] = []
     cursor = 0
-    while found := order.after(cursor, 100):
+    while found := order.sessions_after(cursor, 100):
         seen += [one.number for one in found]
         cursor = seen[-1]
     assert seen == left
     begin = data.draw(st.integers(0, count + 1))
-    assert [one.number for one in order.after(begin, 5)] == [n for n in left if n > begin][:5]
+    assert [one.number for one in order.sessions_after(begin, 5)] == [n for n in left if n > begin][
+        :5
+    ]
 
 
 def test_a_walk_goes_on_where_its_last_session_was() -> None:
     order = SessionIndex()
     for one in SESSIONS[:10]:
         order.add(one)
-    cursor = order.after(0, 4)[-1].number
+    cursor = order.sessions_after(0, 4)[-1].number
     for one in SESSIONS[2:6]:
         order.remove(one)
-    assert [one.number for one in order.after(cursor, 2)] == [7, 8]
+    assert [one.number for one in order.sessions_after(cursor, 2)] == [7, 8]
 
 
 @pytest.mark.parametrize("step", [1, -1])

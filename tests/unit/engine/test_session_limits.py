@@ -52,7 +52,7 @@ def test_a_smaller_receive_maximum_after_a_reconnect_is_kept() -> None:
 
 def test_a_congested_link_gets_nothing_until_it_is_writable() -> None:
     pair = Pair()
-    pair.line.connection.link.congested = True
+    pair.line.connection.link.is_congested = True
     pair.publish(b"1", b"2")
     pair.publish(b"zero", qos=0)
     pair.bench.commit()

@@ -61,7 +61,7 @@ def test_a_second_connection_takes_over(version: int) -> None:
         assert packet.reason_code == reasons.SESSION_TAKEN_OVER
     else:
         assert farewell == []
-    assert first.connection.link.closed
+    assert first.connection.link.is_closed
     assert bench.server.connections["c"] is second.connection
     first.connection.lost("cut", bench.now)
     assert bench.server.connections["c"] is second.connection
@@ -80,7 +80,7 @@ def test_what_the_first_connection_sends_after_the_take_over_is_not_heard() -> N
 def test_a_session_ends_with_its_connection_when_it_does_not_expire_later() -> None:
     bench = Bench()
     line = bench.join("c", 5)
-    assert line.session.stored is False
+    assert line.session.is_stored is False
     line.cut()
     bench.commit()
     assert bench.server.registry.sessions == {}

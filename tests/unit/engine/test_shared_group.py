@@ -59,7 +59,7 @@ def test_subscribing_again_and_leaving_do_not_look_at_all_members() -> None:
     group = group_of(sessions[0])
     for one in sessions:
         group.put(one, entry(1))
-    watched = group.members._all = Watched(group.members._all)
+    watched = group.members._all_members = Watched(group.members._all_members)
     for _ in range(10):
         group.put(sessions[-1], entry(2))
         group.put(sessions[-1], entry(1))
@@ -80,7 +80,7 @@ def test_the_greatest_stored_qos_is_known() -> None:
         else:
             granted[one] = random.choice((0, 0, 0, 1, 2))
             group.put(one, entry(granted[one]))
-        stored = [qos for member, qos in granted.items() if member.stored]
+        stored = [qos for member, qos in granted.items() if member.is_stored]
         assert group.members.stored_qos == max(stored, default=-1)
 
 
@@ -114,7 +114,7 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     name = "$share/g/$SYS/#"
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
     deaf.session.transmission.permissions = Deaf()
-    free.connection.link.socket_full()
+    free.connection.link.mark_socket_full()
     free.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts

@@ -490,10 +490,10 @@ def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
     second = member(bench, "m2")
     context = bench.server.context
     offset = context.batch.next_offset - 1
-    context.batch.lowest_moved = context.batch.next_offset
+    context.batch.lowest_moved_offset = context.batch.next_offset
     first.cut()
     assert second.session.window_length == 1
-    assert context.batch.lowest_moved == offset
+    assert context.batch.lowest_moved_offset == offset
 
 
 def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:

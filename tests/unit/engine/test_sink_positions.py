@@ -29,30 +29,30 @@ def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
     assert positions.publish("s", 7, "spark", rows(5)[:3], 0, bench.now) == 3
     bench.commit()
     positions.publish("s", 7, "spark", rows(5), 3, bench.now)  # and never stored
-    assert positions.rows_done("s", 7) == 5
+    assert positions.rows_published("s", 7) == 5
     bench.restart()
     positions = bench.server.sink_positions
-    assert positions.rows_done("s", 7) == 3
-    assert positions.rows_done("s", 8) == 0
-    assert not positions.is_done("s", 7)
+    assert positions.rows_published("s", 7) == 3
+    assert positions.rows_published("s", 8) == 0
+    assert not positions.is_published("s", 7)
     assert positions.publish("s", 7, "spark", rows(5), 3, bench.now) == 2
     positions.finish("s", 7, bench.now)
     bench.commit()
     bench.restart()
     assert payloads(bench) == [b"0", b"1", b"2", b"3", b"4"]
-    assert bench.server.sink_positions.is_done("s", 7)
-    assert bench.server.sink_positions.is_done("s", 6)
-    assert not bench.server.sink_positions.is_done("s", 8)
-    assert not bench.server.sink_positions.is_done("other", 7)
+    assert bench.server.sink_positions.is_published("s", 7)
+    assert bench.server.sink_positions.is_published("s", 6)
+    assert not bench.server.sink_positions.is_published("s", 8)
+    assert not bench.server.sink_positions.is_published("other", 7)
 
 
 def test_the_largest_numbers_are_told_apart() -> None:
     bench = Bench()
     positions = bench.server.sink_positions
     positions.renew("s", bench.now)
-    assert not positions.is_done("s", BATCH_MAX)
+    assert not positions.is_published("s", BATCH_MAX)
     positions.finish("s", BATCH_MAX, bench.now)
-    assert positions.is_done("s", BATCH_MAX)
+    assert positions.is_published("s", BATCH_MAX)
     assert (BATCH_MAX + 1) << 32 | ROWS_MAX < 2**63  # as the store writes it
 
 
@@ -92,12 +92,12 @@ def test_a_full_queue_that_rejects_is_waited_for(qos: int) -> None:
     reader.send(Puback(first.packet_id))
     bench.commit()
     assert positions.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 1
-    assert positions.rows_done("s", 0) == 3
+    assert positions.rows_published("s", 0) == 3
 
 
 def test_nothing_is_published_while_the_store_cannot_write() -> None:
     bench = Bench()
-    bench.server.context.store.failed("no space")
+    bench.server.context.store_health.mark_failed("no space")
     assert bench.server.sink_positions.publish("s", 0, "spark", rows(1), 0, bench.now) == 0
     bench.server.context.store_recovered()
     assert bench.server.sink_positions.publish("s", 0, "spark", rows(1), 0, bench.now) == 1
@@ -112,8 +112,8 @@ def test_a_sink_is_forgotten_like_a_producer_but_not_what_it_is_at() -> None:
     bench.pass_s(60.0)
     positions.renew("at it", bench.now)
     bench.pass_s(60.0)
-    assert positions.rows_done("at it", 3) == 2
-    assert positions.rows_done("silent", 3) == 0
+    assert positions.rows_published("at it", 3) == 2
+    assert positions.rows_published("silent", 3) == 0
 
 
 def test_sinks_are_as_many_as_one_user_may_have_producers() -> None:

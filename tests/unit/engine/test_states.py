@@ -90,11 +90,11 @@ class OneStep(Authenticate):
         self._judges = judges
         self._done = False
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return AuthResult(reasons.SUCCESS) if self._judges else None
 
-    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+    def begin_exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         del method, credentials
         exchange = Once(self._done)
         self._done = True
@@ -202,7 +202,7 @@ def test_a_client_sends_it_before_its_verdict(version: int, packet_type: int) ->
     line = accepted_line(AWAIT_VERDICT, version)
     line.receive(frame(packet_type, version, reasons.CONTINUE_AUTHENTICATION))
     assert line.connection.state == AWAIT_VERDICT
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
 
 
 @pytest.mark.parametrize("packet_type", TYPES, ids=packet_name)

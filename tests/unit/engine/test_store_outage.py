@@ -26,7 +26,7 @@ WHY = "the disk is full: free space"
 
 def failing(bench: Bench) -> None:
     """From now on nothing is committed: ``bench.seal`` is not called."""
-    bench.server.context.store.failed(WHY)
+    bench.server.context.store_health.mark_failed(WHY)
 
 
 def read(bench: Bench, line: Line) -> list[object]:
@@ -167,7 +167,7 @@ def test_queues_rest_and_go_on_by_themselves() -> None:
 def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_counted() -> None:
     bench = Bench()
     context = bench.server.context
-    context.store.waiting_bytes_max = 10_000
+    context.store_health.waiting_bytes_max = 10_000
     subscriber = bench.join("s")
     subscriber.send(Subscribe(1, [Subscription("t", 0)]))
     bench.commit()
@@ -181,21 +181,21 @@ def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_coun
     appended = context.batch.next_offset
     assert bench.server.drops.counts[STORE_FAILED] == 100 - appended
     context.store_recovered()
-    assert context.store.waiting_bytes_max == 10_000
+    assert context.store_health.waiting_bytes_max == 10_000
     bench.commit()
     assert bench.store.log_extent().end == appended
 
 
 def test_what_filled_the_batch_before_does_not_keep_qos_0_from_being_read() -> None:
     bench = Bench()
-    bench.server.context.store.waiting_bytes_max = 10_000
+    bench.server.context.store_health.waiting_bytes_max = 10_000
     subscriber = bench.join("s")
     subscriber.send(Subscribe(1, [Subscription("live", 0)]))
     bench.commit()
     subscriber.read()
     publisher = bench.join("p")
     publisher.send(Publish("t", bytes(11_000), 1, packet_id=1), Publish("live", b"x"))
-    assert publisher.connection.reading_paused
+    assert publisher.connection.is_reading_paused
     failing(bench)
     assert read(bench, subscriber) == [Publish("live", b"x")]
-    assert not publisher.connection.reading_paused
+    assert not publisher.connection.is_reading_paused

@@ -38,7 +38,7 @@ class World:
             delivery = Delivery(None, self.offset, 1)
             lane = self.stored.lane(number)
             delivery.sequence = lane.next_sequence_number()
-            lane.enqueued(delivery)
+            lane.note_enqueued(delivery)
             self.queue.push(delivery, number)
             self.waiting.add(self.offset)
             self.offset += 1
@@ -46,7 +46,7 @@ class World:
     def send(self) -> None:
         for _ in range(min(len(self.queue), self.random.choice((1, 3, 100)))):
             delivery = self.queue.pop()
-            self.stored.dequeued(delivery.sequence)
+            self.stored.note_dequeued(delivery.sequence)
             self.waiting.remove(delivery.offset)
 
     def take(self) -> None:
@@ -56,13 +56,13 @@ class World:
         looked_at = [lane.peek(position) for position in range(reach)]
         chance = self.random.choice((0.1, 0.9))
         for delivery in looked_at:
-            if delivery is None or delivery.gone or self.random.random() > chance:
+            if delivery is None or delivery.is_removed or self.random.random() > chance:
                 continue
             self.waiting.remove(delivery.offset)
             if self.queue.remove(lane, delivery):
-                self.stored.dequeued(delivery.sequence)
+                self.stored.note_dequeued(delivery.sequence)
             else:
-                self.stored.removed_from_middle(delivery.sequence)
+                self.stored.note_removed(delivery.sequence)
 
     def commit(self) -> None:
         before = {run.first + at for run in self.segments.values() for at in range(len(run))}

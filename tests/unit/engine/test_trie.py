@@ -107,9 +107,9 @@ def test_no_local_leaves_out_only_what_has_it() -> None:
     """[MQTT-3.8.3-3]"""
     trie, one = SubscriptionTrie(), session("one")
     trie.add(one, "#", SessionSubscription(Subscription("#", 2, no_local=True), 1))
-    assert trie.match("a").sessions[0].own is None
+    assert trie.match("a").sessions[0].own_grant is None
     trie.add(one, "a", SessionSubscription(Subscription("a", 1), 2))
-    own = trie.match("a").sessions[0].own
+    own = trie.match("a").sessions[0].own_grant
     assert own is not None
     assert (own.qos, own.subscription_ids) == (1, (2,))
 
@@ -175,9 +175,9 @@ def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> Non
     for levels in itertools.product("a+", repeat=5):
         trie.add(one, "/".join(levels), entry("/".join(levels), 0))
     trie.match("a/a/a/a/a")
-    assert work_budget.spent == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
+    assert work_budget.work_done == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
     trie.match("a/a/a/a/a")
-    assert work_budget.spent == (2**6 - 1) + 2**5
+    assert work_budget.work_done == (2**6 - 1) + 2**5
 
 
 def test_the_walk_counts_whom_it_collects_under_a_hash_too() -> None:
@@ -187,7 +187,7 @@ def test_the_walk_counts_whom_it_collects_under_a_hash_too() -> None:
         trie.add(session(str(number)), "a/#", entry("a/#", 0))
     trie.match("a")
     trie.match("a/b")
-    assert work_budget.spent == 2 * (2 + 100)  # the root and "a", and what is below it by "#"
+    assert work_budget.work_done == 2 * (2 + 100)  # the root and "a", and what is below it by "#"
 
 
 def test_a_thousand_levels_are_matched_and_forgotten_without_recursion() -> None:

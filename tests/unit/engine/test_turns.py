@@ -62,11 +62,14 @@ def test_a_turn_handles_a_bounded_number_of_packets() -> None:
     arrive(line, *[Pingreq()] * count)
     connection = line.connection
     for_bytes = 2 * count // BYTES_PER_UNIT // WORK_PER_PACKET
-    assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX - for_bytes, True)
+    assert (len(line.read()), connection.is_reading_paused) == (
+        PACKETS_PER_TURN_MAX - for_bytes,
+        True,
+    )
     bench.server.resume(bench.now)
-    assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX, True)
+    assert (len(line.read()), connection.is_reading_paused) == (PACKETS_PER_TURN_MAX, True)
     bench.turns()
-    assert (len(line.read()), connection.reading_paused) == (
+    assert (len(line.read()), connection.is_reading_paused) == (
         PACKETS_PER_TURN_MAX + for_bytes,
         False,
     )
@@ -78,10 +81,10 @@ def test_a_message_for_many_counts_as_many() -> None:
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
     arrive(line, *[Publish("t", b"x")] * 100)
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 200
     bench.turns()
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
@@ -95,7 +98,7 @@ def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
     answered = [len(line.read()) for line in greedy]
     assert answered == [PACKETS_PER_TURN_MAX // 10] * 10
     bench.turns()
-    assert not any(line.connection.reading_paused for line in greedy)
+    assert not any(line.connection.is_reading_paused for line in greedy)
     arrive(greedy[0], *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     bench.server.resume(bench.now)
     assert bench.server.context.turn.work_budget.work_max == WORK_PER_TURN_MAX
@@ -106,17 +109,17 @@ def test_many_who_begin_in_one_turn_have_little_each() -> None:
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
     work_budget = bench.server.context.turn.work_budget
-    work_budget.turn_took(0.0)
-    before = work_budget.spent
+    work_budget.adapt_to_turn(0.0)
+    before = work_budget.work_done
     for line in greedy:
         arrive(line, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
-    assert work_budget.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 2 * SHARE_MIN
+    assert work_budget.work_done - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 2 * SHARE_MIN
     answered = [len(line.read()) for line in greedy]
     assert min(answered) > 0
-    work_budget.turn_took(0.0)
+    work_budget.adapt_to_turn(0.0)
     late = bench.join("late", 4)
     arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_PER_PACKET))
-    assert not late.connection.reading_paused
+    assert not late.connection.is_reading_paused
 
 
 def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
@@ -125,11 +128,11 @@ def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
     filters = [Subscription(f"t/{number}", 0) for number in range(1000)]
     work_budget = bench.server.context.turn.work_budget
-    work_budget.turn_took(0.0)
-    before = work_budget.spent
+    work_budget.adapt_to_turn(0.0)
+    before = work_budget.work_done
     for line in greedy:
         arrive(line, Subscribe(1, filters))
-    assert work_budget.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 5 * SHARE_MIN
+    assert work_budget.work_done - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 5 * SHARE_MIN
     bench.turns()
     bench.commit()
     assert all(isinstance(line.read()[-1], Suback) for line in greedy)
@@ -140,30 +143,30 @@ def test_what_is_sent_counts_by_its_bytes() -> None:
     for number in range(10):
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
-    before = bench.server.context.turn.work_budget.spent
+    before = bench.server.context.turn.work_budget.work_done
     arrive(line, Publish("t", bytes(10 * SENT_BYTES_PER_UNIT)))
     received = 10 * SENT_BYTES_PER_UNIT // BYTES_PER_UNIT + WORK_PER_PACKET
-    assert bench.server.context.turn.work_budget.spent - before >= received + 10 * 11
+    assert bench.server.context.turn.work_budget.work_done - before >= received + 10 * 11
 
 
 def test_a_share_follows_how_long_it_took() -> None:
     work_budget = WorkBudget()
     for _ in range(20):
-        work_budget.turn_took(2 * SLICE_S)
-    work_budget.next_turn()
+        work_budget.adapt_to_turn(2 * SLICE_S)
+    work_budget.begin_turn()
     assert work_budget.work_max == WORK_PER_TURN_MAX  # nobody had to stop: it was not their work
     for _ in range(20):
-        work_budget.used_up = 1
-        work_budget.turn_took(2 * SLICE_S)
-        work_budget.next_turn()
+        work_budget.exhausted_shares = 1
+        work_budget.adapt_to_turn(2 * SLICE_S)
+        work_budget.begin_turn()
     assert work_budget.work_max == WORK_PER_TURN_MIN
     for _ in range(50):
-        work_budget.used_up = 1
-        work_budget.turn_took(SLICE_S / 2)
-        work_budget.next_turn()
+        work_budget.exhausted_shares = 1
+        work_budget.adapt_to_turn(SLICE_S / 2)
+        work_budget.begin_turn()
     assert work_budget.work_max == WORK_PER_TURN_MAX
-    work_budget.used_up = 1_000_000
-    work_budget.next_turn()
+    work_budget.exhausted_shares = 1_000_000
+    work_budget.begin_turn()
     assert work_budget.work_max == SHARE_MIN
 
 
@@ -173,9 +176,9 @@ def test_bytes_count_and_not_only_packets() -> None:
     payload = bytes(WORK_PER_TURN_MAX * BYTES_PER_UNIT // 2)
     arrive(line, *[Publish("t", payload)] * 4)
     connection = line.connection
-    assert (connection.link.counters.publish_received, connection.reading_paused) == (1, True)
+    assert (connection.link.counters.publish_received, connection.is_reading_paused) == (1, True)
     bench.turns()
-    assert (connection.link.counters.publish_received, connection.reading_paused) == (4, False)
+    assert (connection.link.counters.publish_received, connection.is_reading_paused) == (4, False)
     assert connection.work < WORK_PER_TURN_MAX + WORK_PER_PACKET
 
 
@@ -184,7 +187,7 @@ def test_user_properties_count_and_a_packet_of_too_many_is_refused() -> None:
     line = bench.join("p", 5)
     allowed = [("", "")] * USER_PROPERTIES_MAX
     arrive(line, *[Publish("t", b"", properties=Properties(user_properties=allowed))] * 3)
-    assert (line.connection.link.counters.publish_received, line.connection.reading_paused) == (
+    assert (line.connection.link.counters.publish_received, line.connection.is_reading_paused) == (
         1,
         True,
     )
@@ -207,20 +210,20 @@ def test_a_walk_of_the_trie_counts_as_what_it_visits() -> None:
     line = bench.join("p", 4)
     topic = "/".join("a" * 11)
     arrive(line, *[Publish(f"{topic}/{number}", b"x") for number in range(20)])
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 2**12
     assert 0 < len(publishes(subscriber.read())) < 5
     bench.turns()
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 def test_a_message_retained_counts_its_levels() -> None:
     bench = Bench()
     line = bench.join("p", 4)
     arrive(line, *[Publish("/".join(["a"] * 100), b"x", retain=True)] * 100)
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     bench.turns()
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -256,7 +259,7 @@ def test_others_have_their_turn_in_between() -> None:
     arrive(greedy, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     arrive(modest, Pingreq())
     assert modest.read() == [Pingresp()]
-    assert greedy.connection.reading_paused
+    assert greedy.connection.is_reading_paused
 
 
 def test_what_came_before_the_socket_ended_still_counts() -> None:
@@ -301,13 +304,13 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
     bench = Bench(EngineLimits(write_buffer_bytes_max=limit))
     line = bench.join("c", version)
     link = line.connection.link
-    link.socket_full()
+    link.mark_socket_full()
     for _ in range(100):
-        if not line.connection.reading_paused:
+        if not line.connection.is_reading_paused:
             line.send(*[packet] * 500)
         bench.commit()
         bench.take_ready(line)
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert limit <= link.pending_bytes + link.unwritten_bytes < limit + 100
     line.connection.writable(bench.now)
     bench.turns()
@@ -315,13 +318,13 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
     for _ in range(100):
         bench.commit()
         bench.take_ready(line)
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
 
 
 def test_every_packet_is_answered_once_the_client_reads() -> None:
     bench = Bench(EngineLimits(write_buffer_bytes_max=1000))
     line = bench.join("c", 4)
-    line.connection.link.socket_full()
+    line.connection.link.mark_socket_full()
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 2001)])
     answers: list[Packet] = []
     for _ in range(100):
@@ -366,15 +369,15 @@ def test_a_resumed_session_is_sent_again_in_portions() -> None:
 def test_reading_pauses_while_much_waits_for_a_commit() -> None:
     """Whether it is in the log or held for somebody."""
     bench = Bench(streams=())
-    bench.server.context.store.waiting_bytes_max = 100_000
+    bench.server.context.store_health.waiting_bytes_max = 100_000
     bench.join("s", 4).send(Subscribe(1, [Subscription("t", 1)]))
     publisher = bench.join("p", 5)
     publisher.send(*[Publish("t", bytes(10_000), 0) for _ in range(100)])
     context = bench.server.context
-    assert publisher.connection.reading_paused is True
+    assert publisher.connection.is_reading_paused is True
     assert 100_000 <= context.batch.size_bytes + context.turn.unsent_bytes < 111_000
     bench.commit()
-    assert (publisher.connection.reading_paused, context.turn.unsent_bytes) == (False, 0)
+    assert (publisher.connection.is_reading_paused, context.turn.unsent_bytes) == (False, 0)
 
 
 def test_nothing_stays_counted_when_connections_end() -> None:
@@ -399,7 +402,7 @@ def test_decoding_stops_in_the_middle_of_a_read(version: int, qos: int) -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", version)
     line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     bench.finish(bench.seal())
     assert len(line.read()) == MAXIMUM
 
@@ -415,7 +418,7 @@ def test_and_goes_on_after_each_commit(version: int, qos: int) -> None:
     assert line.read() == [answer(n) for n in range(1, 100)]
     if qos == 2:
         line.send(*[Pubrel(n) for n in range(1, 100)])
-        assert line.connection.reading_paused
+        assert line.connection.is_reading_paused
         bench.commit()
         assert line.read() == [Pubcomp(n) for n in range(1, 100)]
 
@@ -425,10 +428,10 @@ def test_mqtt_5_is_told_when_it_truly_exceeds_the_receive_maximum() -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", 5)
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, MAXIMUM + 1)], Pingreq())
-    assert not line.connection.reading_paused
+    assert not line.connection.is_reading_paused
     assert line.read() == [Pingresp()]
     line.send(Publish("t", b"x", 1, packet_id=9))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 # -- keep alive while paused -----------------------------------------------------------------
@@ -439,13 +442,13 @@ def test_our_pause_is_not_the_clients_silence() -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", 4, keep_alive_s=10)
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 10)])
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     for _ in range(10):
         bench.pass_s(14.0)
         line.connection.tick(bench.now)
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     bench.commit()
-    assert (line.connection.reading_paused, line.connection.state) == (False, CONNECTED)
+    assert (line.connection.is_reading_paused, line.connection.state) == (False, CONNECTED)
     bench.pass_s(14.0)
     line.connection.tick(bench.now)
     assert line.connection.state == CONNECTED, "it had no time to be heard"
@@ -496,12 +499,14 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
     publishers = [bench.join(f"p{number}") for number in range(20)]
     bench.commit()
     context = bench.server.context
-    context.store.waiting_bytes_max = context.batch.size_bytes + context.turn.unsent_bytes + 50_000
+    context.store_health.waiting_bytes_max = (
+        context.batch.size_bytes + context.turn.unsent_bytes + 50_000
+    )
     data = encode(Publish("t", bytes(20_000)), 5)
     for publisher in publishers:
         publisher.connection.receive(data, bench.now)
     assert subscriber.connection.link.pending_bytes < 50_000 + len(data) + 1000
-    assert sum(publisher.connection.reading_paused for publisher in publishers) >= 17
+    assert sum(publisher.connection.is_reading_paused for publisher in publishers) >= 17
     bench.commit()
     assert len(publishes(subscriber.read())) == 20
 
@@ -520,7 +525,7 @@ def logged_by(bench: Bench) -> list[str]:
 def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
     """What comes after a large batch waits for its commit: others waited for seconds."""
     bench = Bench()
-    bench.server.context.store.batch_bytes_max = 200_000
+    bench.server.context.store_health.batch_bytes_max = 200_000
     greedy = bench.join("greedy", 5)
     small = bench.join("small", 5)
     arrive(greedy, *[Publish("t", bytes(90_000), 1, packet_id=n) for n in range(1, 10)])
@@ -528,21 +533,24 @@ def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
     for number in range(1, 4):
         arrive(small, Publish("t", b"x", 1, packet_id=number))
     bench.turns()
-    assert (greedy.connection.reading_paused, small.connection.reading_paused) == (True, False)
+    assert (greedy.connection.is_reading_paused, small.connection.is_reading_paused) == (
+        True,
+        False,
+    )
     assert logged_by(bench) == ["greedy"] * 3 + ["small"] * 3
     bench.turns()
     assert logged_by(bench) == ["greedy"] * 3
     bench.turns()
     assert logged_by(bench) == ["greedy"] * 3
     bench.turns()
-    assert not greedy.connection.reading_paused
+    assert not greedy.connection.is_reading_paused
     assert len([one for one in greedy.read() if isinstance(one, Puback)]) == 9
 
 
 def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
     bench = Bench()
     context = bench.server.context
-    context.store.batch_bytes_max = 100_000
+    context.store_health.batch_bytes_max = 100_000
     lines = [bench.join(f"c{number}", 5) for number in range(4)]
     bench.commit()
     for line in lines:
@@ -556,24 +564,24 @@ def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
     for turn in (order[:4], order[4:8], order[8:]):
         assert sorted(turn) == ["c0", "c1", "c2", "c3"]
     bench.turns()
-    assert not any(line.connection.reading_paused for line in lines)
+    assert not any(line.connection.is_reading_paused for line in lines)
 
 
 def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> None:
     bench = Bench()
-    bench.server.context.store.batch_bytes_max = 200_000
+    bench.server.context.store_health.batch_bytes_max = 200_000
     line = bench.join("c", 5)
     bench.commit()
     for number in range(1, 100):
         arrive(line, Publish("t", bytes(10_000), 1, packet_id=number))
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     assert 200_000 <= bench.server.context.batch.size_bytes < 220_000
 
 
 def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
     """Others' reads come before those who wait, and may fill each batch."""
     bench = Bench()
-    bench.server.context.store.batch_bytes_max = 100_000
+    bench.server.context.store_health.batch_bytes_max = 100_000
     patient = bench.join("patient", 5)
     others = [bench.join(f"o{number}", 5) for number in range(3)]
     bench.commit()
@@ -590,7 +598,7 @@ def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
 
 def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
     bench = Bench()
-    bench.server.context.store.batch_bytes_max = 100_000
+    bench.server.context.store_health.batch_bytes_max = 100_000
     line, other = bench.join("c", 5), bench.join("other", 5)
     arrive(line, Publish("t", bytes(100_000), 1, packet_id=1))
     for _ in range(HEAVY_FOR_BATCHES):
@@ -604,14 +612,14 @@ def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> No
     """Nothing is sealed then, and QoS 0 goes on."""
     bench = Bench()
     context = bench.server.context
-    context.store.batch_bytes_max = 100_000
+    context.store_health.batch_bytes_max = 100_000
     line = bench.join("c", 5)
     arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
-    assert line.connection.reading_paused
-    context.store.failed("the disk is full")
+    assert line.connection.is_reading_paused
+    context.store_health.mark_failed("the disk is full")
     bench.turns()
     arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
-    assert context.store.batch_bytes_max > context.batch.size_bytes
+    assert context.store_health.batch_bytes_max > context.batch.size_bytes
 
 
 # -- a packet with thousands of filters ----------------------------------------------------
@@ -627,14 +635,14 @@ def test_a_large_subscribe_is_handled_in_portions_and_answered_once() -> None:
     arrive(line, Subscribe(1, [Subscription(one, 1) for one in FILTERS]), Pingreq())
     first = len(line.session.subscriptions)
     assert PORTION - len(FILTERS) // 60 <= first < PORTION  # the bytes of the packet count too
-    assert line.connection.reading_paused
+    assert line.connection.is_reading_paused
     bench.server.resume(bench.now)
     assert len(line.session.subscriptions) == first + PORTION
     bench.turns()
     bench.commit()
     suback = next(packet for packet in line.read() if isinstance(packet, Suback))
     assert (suback.packet_id, suback.reason_codes) == (1, [1] * len(FILTERS))
-    assert (len(line.session.subscriptions), line.connection.reading_paused) == (
+    assert (len(line.session.subscriptions), line.connection.is_reading_paused) == (
         len(FILTERS),
         False,
     )

@@ -195,7 +195,7 @@ def test_small_messages_pass_whoever_has_all_the_room() -> None:
     publish(bench, "t", bytes(1000), 3, qos=0)
     publish(bench, "t", LARGE)
     assert [len(packet.payload) for packet in publishes(other.read())] == [1000] * 3
-    hog.connection.link.socket_has_room()
+    hog.connection.link.mark_socket_writable()
     bench.pass_s(0.25)
     bench.commit()
     assert [packet.payload for packet in publishes(other.read())] == [LARGE]
@@ -207,7 +207,7 @@ def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share
     other = receiver(bench, "other", "other").connection.link
     assert not links[0].report_socket_buffer(400 * KIB)
     assert links[1].report_socket_buffer(400 * KIB), "half of all is there for one user"
-    assert links[1].congested
+    assert links[1].is_congested
     assert links[1].is_full()
     assert not links[2].report_socket_buffer(FREE_BYTES)
     assert links[2].has_room_for(0)

@@ -13,7 +13,7 @@ import pytest
 
 import penstock.engine
 from penstock.engine.limits import EngineLimits
-from penstock.engine.mount_point import unmounted
+from penstock.engine.mount_point import unmount
 from penstock.engine.operating.listing import session_summary
 from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.options import EventOptions
@@ -182,7 +182,7 @@ def test_what_a_mounted_client_is_sent(step_s: int) -> None:
     bench.jump_s(step_s)
     publish(bench.join("p"), b"x", 60)
     (message,) = bench.store.read([0]).values()
-    changed = unmounted(message, "")
+    changed = unmount(message, "")
     assert changed.expires_at_us == message.expires_at_us == bench.now.steady_us + 60_000_000
     assert changed.steady_us == message.steady_us == bench.now.steady_us
 

@@ -206,7 +206,7 @@ def test_a_will_no_client_may_publish_is_refused(topic: str) -> None:
     bench = Bench()
     line = bench.line(5)
     line.send(Connect("c", 5, True, 0, Will(topic, b"")))
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
     assert bench.server.registry.sessions == {}
 
 

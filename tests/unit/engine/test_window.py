@@ -88,7 +88,7 @@ def test_pubcomp_frees_whatever_its_reason_code() -> None:
 def test_the_body_goes_when_the_receiver_has_it() -> None:
     window, _ = in_state(AWAIT_PUBCOMP)
     assert window.entries()[0].message is None
-    assert window.undelivered() == []
+    assert window.undelivered_entries() == []
 
 
 def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
@@ -138,7 +138,7 @@ def test_a_packet_identifier_in_the_window_is_jumped_over() -> None:
 
 def resend_all(window: InFlightWindow) -> list[int]:
     sent = []
-    while (entry := window.next_unsent()) is not None:
+    while (entry := window.next_to_resend()) is not None:
         sent.append(entry.packet_id)
         window.mark_sent(entry)
     return sent
@@ -150,7 +150,7 @@ def test_what_is_left_is_sent_again_in_order() -> None:
     ids = [added(window, delivery(qos)).packet_id for qos in (1, 2, 1, 2)]
     window.acknowledge(PUBREC, ids[1], 0)
     window.acknowledge(PUBACK, ids[2], 0)
-    window.reconnected(10)
+    window.begin_connection(10)
     assert not window.has_room(), "nothing new may pass what is to be sent again"
     assert resend_all(window) == [ids[0], ids[1], ids[3]]
     assert window.has_room()
@@ -159,7 +159,7 @@ def test_what_is_left_is_sent_again_in_order() -> None:
 def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
     window = InFlightWindow(10)
     ids = [added(window, delivery(1)).packet_id for _ in range(5)]
-    window.reconnected(2)
+    window.begin_connection(2)
     assert resend_all(window) == ids[:2]
     window.acknowledge(PUBACK, ids[0], 0)
     assert resend_all(window) == ids[2:3]
@@ -172,7 +172,7 @@ def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
 def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
     window = InFlightWindow(10)
     ids = [added(window, delivery(1)).packet_id for _ in range(3)]
-    window.reconnected(1)
+    window.begin_connection(1)
     assert resend_all(window) == ids[:1]
     window.acknowledge(PUBACK, ids[1], 0)
     window.acknowledge(PUBACK, ids[0], 0)
@@ -182,9 +182,9 @@ def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> No
 def test_a_second_reconnect_starts_over() -> None:
     window = InFlightWindow(10)
     ids = [added(window, delivery(1)).packet_id for _ in range(3)]
-    window.reconnected(2)
+    window.begin_connection(2)
     assert resend_all(window) == ids[:2]
-    window.reconnected(10)
+    window.begin_connection(10)
     assert resend_all(window) == ids
 
 
@@ -192,14 +192,14 @@ def test_restored_entries_wait_and_keep_their_packet_identifiers() -> None:
     window = InFlightWindow(10)
     window.restore(41, AWAIT_PUBCOMP, delivery(2))
     window.restore(42, AWAIT_PUBACK, delivery(1))
-    window.reconnected(10)
+    window.begin_connection(10)
     assert resend_all(window) == [41, 42]
     for _ in range(41):
         assert added(window, Delivery(Message("t", b"", 1), 0, 1)).packet_id not in (41, 42)
 
 
 def test_a_stored_delivery_has_the_packet_identifier_of_its_sequence_unless_that_is_taken() -> None:
-    window = InFlightWindow(10, stored=True)
+    window = InFlightWindow(10, is_stored=True)
     of_another_lane = Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 3)
     ids = [added(window, Delivery(None, 0, 1, sequence=7)).packet_id for _ in range(2)]
     assert [*ids, added(window, of_another_lane).packet_id] == [7, 65_535, 65_534]
@@ -207,7 +207,7 @@ def test_a_stored_delivery_has_the_packet_identifier_of_its_sequence_unless_that
 
 def test_after_a_restart_an_identifier_that_was_freed_is_not_the_next() -> None:
     """MQTT 3.1 sends again by time, so that its acknowledgement may come twice."""
-    window = InFlightWindow(10, stored=True)
+    window = InFlightWindow(10, is_stored=True)
     window.restore(65_534, AWAIT_PUBCOMP, Delivery(None, 0, 2, sequence=1 << PRIORITY_SHIFT))
     window.restore(7, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=7))
     assert window.acknowledge(PUBCOMP, 65_534, 0) == FREED
@@ -215,19 +215,19 @@ def test_after_a_restart_an_identifier_that_was_freed_is_not_the_next() -> None:
 
 
 def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_no_other() -> None:
-    window = InFlightWindow(10, stored=True)
+    window = InFlightWindow(10, is_stored=True)
     window.limit_packet_ids(6)
     window.reserved_ids.reserve(3, 6)
-    assert [window.reserve() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
-    assert window.reserve() == 0
+    assert [window.reserve_packet_id() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
+    assert window.reserve_packet_id() == 0
     window.reserved_ids.reserve(6, 3)  # none
     for packet_id in range(1, 7):
         window.free_reserved(packet_id)
-    assert window.reserve() == 2
+    assert window.reserve_packet_id() == 2
 
 
 def test_what_has_an_identifier_of_the_window_is_not_free() -> None:
-    window = InFlightWindow(10, stored=True)
+    window = InFlightWindow(10, is_stored=True)
     assert window.free_below(5, 20) == 20
     window.restore(4, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=4))
     assert window.free_below(5, 20) == 20
@@ -244,9 +244,9 @@ def test_bodies_are_asked_for_in_the_order_of_sending() -> None:
     for offset in range(4):
         window.restore(offset + 1, AWAIT_PUBACK, Delivery(None, offset, 1, sequence=offset + 1))
     window.restore(9, AWAIT_PUBCOMP, Delivery(None, 9, 2, sequence=9))
-    window.reconnected(10)
-    assert window.unsent_without_body(2) == [0, 1]
-    assert window.unsent_without_body(100) == [0, 1, 2, 3], "PUBREL needs no body"
+    window.begin_connection(10)
+    assert window.resend_offsets_without_body(2) == [0, 1]
+    assert window.resend_offsets_without_body(100) == [0, 1, 2, 3], "PUBREL needs no body"
 
 
 # -- what is stored of it ------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_bodies_are_asked_for_in_the_order_of_sending() -> None:
 
 def stored_window(length: int) -> InFlightWindow:
     """A window of stored QoS 2 messages, of which all is stored already."""
-    window = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    window = InFlightWindow(PACKET_IDENTIFIERS, is_stored=True)
     for sequence in range(1, length + 1):
         window.add(Delivery(Message("t", b"", 2), sequence, 2, sequence=sequence))
     window.take_pages()
@@ -309,7 +309,7 @@ def test_after_a_restart_places_follow_the_last_page() -> None:
     window.acknowledge(PUBREC, 3, 0)
     window.add(Delivery(None, 0, 1, sequence=100))
     pages = {page.number: page for page in window.take_pages()}
-    again = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    again = InFlightWindow(PACKET_IDENTIFIERS, is_stored=True)
     for number in sorted(pages):
         for packet_id, state, sequence, offset, qos, *_ in pages[number].entries:
             again.restore(packet_id, state, Delivery(None, offset, qos, sequence=sequence), number)
@@ -325,7 +325,7 @@ def test_places_are_given_out_once_whatever_is_left_of_a_window() -> None:
     for packet_id in range(1, PAGE_PLACES + 2):
         window.drop(packet_id)
     assert (taken(window), window.stored_len, window.stored_checksum) == ({0: [], 1: []}, 0, 0)
-    again = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    again = InFlightWindow(PACKET_IDENTIFIERS, is_stored=True)
     again.next_place = window.next_place
     again.add(Delivery(None, 0, 1, sequence=PAGE_PLACES + 2))
     assert (taken(again), again.stored_len) == ({1: [PAGE_PLACES + 2]}, 1)

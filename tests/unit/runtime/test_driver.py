@@ -93,7 +93,7 @@ class SlowStore:
 class Later(Authenticate):
     """Owes every answer."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return None
 
@@ -251,7 +251,7 @@ async def test_a_greedy_client_leaves_others_their_turn() -> None:
     await until(lambda: greedy_wire.written and modest_wire.written)
     modest_before = len(modest_wire.written)
     send(greedy, *[Pingreq()] * 10_000)
-    assert not greedy.connection.link.closed
+    assert not greedy.connection.link.is_closed
     paused = not greedy_wire.reading
     send(modest, Pingreq())
     for _ in range(5):  # turns, and not milliseconds
@@ -377,12 +377,12 @@ def windows(rig: Rig) -> list[int]:
 async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.context.batch.changed)
-    commits = rig.server.context.batch.sealed
+    await until(lambda: not rig.server.context.batch.changed_states)
+    commits = rig.server.context.batch.latest_sealed
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert rig.server.context.batch.sealed == commits
+    assert rig.server.context.batch.latest_sealed == commits
     await until(lambda: windows(rig) == [0])
     await rig.driver.stop()
 
@@ -390,7 +390,7 @@ async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
 async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.context.batch.changed)
+    await until(lambda: not rig.server.context.batch.changed_states)
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await rig.driver.wait_durable()
@@ -413,8 +413,8 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     wire.written.clear()
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.context.store.fails)
-    assert rig.server.context.store.failure == "the disk is full"
+    await until(lambda: rig.server.context.store_health.is_failing)
+    assert rig.server.context.store_health.failure == "the disk is full"
     send(publisher, Publish("t", b"2", 1, packet_id=2))  # MQTT 3.1.1: it waits
     await asyncio.sleep(0.2)
     assert not wire.written
@@ -425,7 +425,7 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     assert failed is again
     assert [message.payload for message in rig.store.memory.read([0, 1]).values()] == [b"1", b"2"]
     assert not rig.failures
-    assert not rig.server.context.store.fails
+    assert not rig.server.context.store_health.is_failing
     await rig.driver.stop()
 
 
@@ -455,7 +455,7 @@ async def test_a_broker_is_stopped_while_its_store_fails() -> None:
     await until(lambda: wire.written)
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.context.store.fails)
+    await until(lambda: rig.server.context.store_health.is_failing)
     await asyncio.wait_for(rig.driver.stop(), 5.0)
     assert rig.failures
 
@@ -476,7 +476,7 @@ async def test_who_has_not_connected_yet_is_not_served_after_the_stop() -> None:
         assert not wire.written
         peer.connection_lost("gone")
     assert not rig.server.registry.sessions
-    assert not [commit for commit in rig.store.attempts if commit.appended or commit.sessions]
+    assert not [commit for commit in rig.store.attempts if commit.appended_count or commit.sessions]
     assert not rig.driver._peers
 
 
@@ -498,7 +498,7 @@ async def test_who_has_not_connected_yet_is_not_served_after_the_store_failed() 
 class Sleepy(Authenticate):
     """Takes long to answer for one client, on the loop, which no real one may."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
         if credentials.client_id == "slow":
             time.sleep(2 * SLOW_TURN_S)

@@ -157,9 +157,9 @@ async def test_whoever_is_connected_is_removed_only_where_that_is_meant(
 ) -> None:
     line = bench.join("here", durable=True)
     assert (await operator.remove(RemoveSessions(SessionFilter()))).count == SESSIONS
-    assert not line.connection.link.closed
+    assert not line.connection.link.is_closed
     assert (await operator.remove(RemoveSessions(SessionFilter(connected=True)))).count == 1
-    assert line.connection.link.closed
+    assert line.connection.link.is_closed
 
 
 async def test_what_is_answered_is_on_disk(bench: Bench, operator: Administration) -> None:
@@ -177,7 +177,7 @@ async def test_nothing_is_done_while_it_could_not_be_stored(
     bench: Bench, operator: Administration
 ) -> None:
     """Done means on disk: an operator would wait for as long as the disk is full."""
-    bench.server.context.store.failed("the store cannot write: No space left on device")
+    bench.server.context.store_health.mark_failed("the store cannot write: No space left on device")
     for act in (
         operator.remove(RemoveSessions(SessionFilter())),
         operator.clear(ClearRetained("#")),

@@ -73,7 +73,7 @@ class Logins:
     def judge(self, name: str, password: str, link: Link | None = None) -> AuthResult | None:
         """What is known at once of a client that shows this."""
         credentials = Credentials("c", name, password.encode(), True, HERE)
-        return self.authentication.judge(credentials, link or Link(Turn()))
+        return self.authentication.check_credentials(credentials, link or Link(Turn()))
 
     async def verdict(self) -> int:
         """The reason code of the next verdict that came later."""
@@ -154,7 +154,7 @@ async def test_one_check_for_many_costs_as_many_failures(logins: Logins) -> None
 
 async def test_for_who_has_left_nothing_is_checked(logins: Logins) -> None:
     gone = Link(Turn())
-    gone.closed = True
+    gone.is_closed = True
     assert logins.judge("bob", "bob's", gone) is None
     await until("nobody to wait", lambda: logins.told("waiting") == 0)
     assert logins.told("checked") == 0
@@ -210,7 +210,7 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
     credentials = Credentials("c", None, None, True, "127.0.0.1:40000")
 
     def step(*messages: bytes) -> Step:
-        exchange = logins.authentication.exchange(scram.METHOD, credentials)
+        exchange = logins.authentication.begin_exchange(scram.METHOD, credentials)
         assert exchange is not None
         return [exchange.step(message) for message in messages][-1]
 

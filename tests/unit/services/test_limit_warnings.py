@@ -36,7 +36,7 @@ class Watched:
         self.bench.server.context.reach(at_limit, self.bench.now)
 
     def leave(self, at_limit: LimitUsage) -> None:
-        at_limit.leave(self.bench.now.monotonic_s)
+        at_limit.mark_left(self.bench.now.monotonic_s)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_after_its_recovery_a_client_is_watched_anew(watched: Watched) -> None:
         assert len(watched.pass_s(WARNING_S)) == 1
         watched.leave(at_limit)
         assert len(watched.pass_s(RECHECK_S)) == 1
-        assert not at_limit.watched
+        assert not at_limit.is_watched
 
 
 def test_an_instant_below_the_limit_is_no_recovery(watched: Watched) -> None:
@@ -126,7 +126,7 @@ def test_zero_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     at_limit = LimitUsage("s", WINDOW)
     watched.reach(at_limit)
     assert watched.pass_s(0) + watched.pass_s(1000) == []
-    assert not at_limit.watched, "nobody holds on to it"
+    assert not at_limit.is_watched, "nobody holds on to it"
 
 
 def test_sessions_that_were_refused_are_counted_in_one_line(

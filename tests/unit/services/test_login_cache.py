@@ -10,7 +10,7 @@ PASSWORD = b"correct horse"
 
 def closed() -> Link:
     link = Link(Turn())
-    link.closed = True
+    link.is_closed = True
     return link
 
 
@@ -32,7 +32,7 @@ def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() ->
     verified.remember(key, link, 0.0)
     for second in range(1000):
         verified.tick(float(second), 1.0)
-    link.closed = True
+    link.is_closed = True
     verified.tick(1000.0, 1.0)
     assert verified.renew(key, closed(), 1004.0)
 

@@ -136,7 +136,7 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     registry = pair.bench.server.registry
     registry.sessions.clear()
     asking = registry.search_lowest_offset(3)
-    pair.bench.server.context.batch.moved(1)  # by a group, or from one
+    pair.bench.server.context.batch.note_moved(1)  # by a group, or from one
     while not asking.step():
         pass
     assert asking.lowest == 1

@@ -82,7 +82,7 @@ async def test_sets_of_several_sinks_take_turns(
     monkeypatch.setattr(staged_rows_module, "PIECE_BYTES_MAX", 4)  # two rows
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
     monkeypatch.setattr(staged_rows_module, "_RETRY_S", 0.0)
-    running.server.context.store.failed("no space")  # until both are at work
+    running.server.context.store_health.mark_failed("no space")  # until both are at work
     at_work: set[str] = set()
     end_of_piece = staged_rows_module._end_of_piece
 
@@ -106,7 +106,7 @@ async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
-    running.server.context.store.failed("no space")
+    running.server.context.store_health.mark_failed("no space")
     request = running.propose("s", 0, 6)
     assert await running.publisher.publish(request) == PublishProgress(False, 0)
     running.server.context.store_recovered()
@@ -181,14 +181,14 @@ async def test_a_start_goes_on_with_what_was_decided(running: Running) -> None:
     running.publisher.start()
     await until("all rows", lambda: _rows(running) == 5)
     await until("the removal", lambda: not staged_files(running.data_dir, ".arrow"))
-    assert running.server.sink_positions.is_done("s", 5)
+    assert running.server.sink_positions.is_published("s", 5)
 
 
 async def test_a_sink_that_gets_an_owner_goes_on_where_it_was(running: Running) -> None:
     """A token that is given a name, or whose broker did not tell sinks apart, repeats its batch."""
     request = running.propose("s", 4, 3)
     running.staging.decide("s", 4, request.proposal)
-    running.server.context.store.failed("no space")
+    running.server.context.store_health.mark_failed("no space")
     running.publisher.start()
     asked = asyncio.create_task(running.publisher.publish(running.propose("plant~s", 4, 3)))
     await until("it is staged", lambda: staged_files(running.data_dir, ".arrow")[1:])

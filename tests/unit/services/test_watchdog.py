@@ -55,7 +55,7 @@ def test_the_status_names_what_is_wrong_with_the_store() -> None:
     running.connections = {"a": object(), "b": object()}
     watchdog = running.watched()
     assert watchdog.status() == "2 clients"
-    running.context.store.failure = "the disk is full"
+    running.context.store_health.failure = "the disk is full"
     assert watchdog.status() == "2 clients; nothing is acknowledged: the disk is full"
 
 

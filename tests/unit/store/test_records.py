@@ -154,7 +154,7 @@ def told(run: PackedRun) -> list[tuple[object, ...]]:
             item.qos,
             item.retain,
             item.subscription_ids,
-            item.shared and item.shared.kind(),
+            item.shared_origin and item.shared_origin.kind(),
         )
         for item in map(run.delivery, range(len(run)))
     ]

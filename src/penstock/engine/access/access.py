@@ -6,12 +6,12 @@ instead means that everything is allowed, so that a broker without an access lis
 
 ::
 
-      CONNECT ─▶ judge ── AuthResult ─────────────────────────▶ CONNACK
-                   ╰──── None ─▶ AWAIT_VERDICT ─▶ decided ────▶ CONNACK
+      CONNECT ─▶ check_credentials ── AuthResult ──────────────────────────▶ CONNACK
+                   ╰──── None ─▶ AWAIT_VERDICT ─▶ apply_late_verdict ──────▶ CONNACK
 
-      CONNECT with a method ─▶ exchange ─▶ step ── CONTINUE ─▶ AUTH 0x18 ─▶ step …
-                                             ├──── SUCCESS ──▶ CONNACK, AUTH 0x00
-                                             ╰──── FAILURE ──▶ CONNACK, DISCONNECT
+      CONNECT with a method ─▶ begin_exchange ─▶ step ── CONTINUE ─▶ AUTH 0x18 ─▶ step …
+                                                   ├──── SUCCESS ──▶ CONNACK, AUTH 0x00
+                                                   ╰──── FAILURE ──▶ CONNACK, DISCONNECT
 
 The second picture is the enhanced authentication of MQTT 5 §4.12. The implementations are
 outside the engine (``penstock.auth``, ``penstock.services.authentication``), because they draw
@@ -166,17 +166,17 @@ class Permissions:
 class Authenticate:
     """The port that checks credentials."""
 
-    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         """Return whether these credentials are accepted, as an ``AuthResult``; None if that takes
         time.
 
-        After None the implementation calls ``ServerConnection.decided`` later, for the connection
-        that ``link`` identifies, unless the link was closed meanwhile.
+        After None the implementation calls ``ServerConnection.apply_late_verdict`` later, for the
+        connection that ``link`` identifies, unless the link was closed meanwhile.
         """
         del credentials, link
         return AuthResult(reasons.SUCCESS)
 
-    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+    def begin_exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         """Begin a run of the authentication ``method`` and return it; None if it is not offered.
 
         When a client re-authenticates, ``credentials`` has only its client identifier and address.

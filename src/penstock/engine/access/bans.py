@@ -27,7 +27,7 @@ USER: Final = "user"
 CLIENT: Final = "client"
 KINDS: Final = (ADDRESS, USER, CLIENT)
 
-FOR_GOOD: Final = float("inf")
+UNTIL_RESTART: Final = float("inf")
 
 
 @final
@@ -37,7 +37,7 @@ class Ban:
     Args:
         kind: ``ADDRESS``, ``USER`` or ``CLIENT``.
         value: the address or network, user name or client identifier, in its canonical form.
-        until_s: monotonic time at which it ends; ``FOR_GOOD`` until the broker ends.
+        until_s: monotonic time at which it ends; ``UNTIL_RESTART`` until the broker ends.
         reason: one sentence, for the list of bans and the log.
     """
 
@@ -54,10 +54,10 @@ class Bans:
 
     def __init__(self) -> None:
         self.refused = 0  # connections refused because of a ban
-        self.made = 0  # bans made since the start
+        self.made_count = 0  # bans made since the start
         self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
         self._networks: dict[tuple[int, int], int] = {}  # bans by (IP version, prefix length)
-        self._ends: list[tuple[float, str, str]] = []  # a heap; may have replaced or lifted bans
+        self._expiries: list[tuple[float, str, str]] = []  # a heap; some are replaced or lifted
 
     def __len__(self) -> int:
         return len(self._bans)
@@ -77,14 +77,14 @@ class Bans:
         ban = Ban(kind, value, until_s, reason)
         self._bans[(kind, value)] = ban
         if kind == ADDRESS:
-            shape = _shape(value)
+            shape = _version_and_prefix(value)
             self._networks[shape] = self._networks.get(shape, 0) + 1
-        self.made += 1
-        if until_s != FOR_GOOD:
-            heappush(self._ends, (until_s, kind, value))
-        if len(self._ends) > 2 * BANS_MAX:
-            self._ends = [(other.until_s, *key) for key, other in self._bans.items()]
-            heapify(self._ends)
+        self.made_count += 1
+        if until_s != UNTIL_RESTART:
+            heappush(self._expiries, (until_s, kind, value))
+        if len(self._expiries) > 2 * BANS_MAX:
+            self._expiries = [(other.until_s, *key) for key, other in self._bans.items()]
+            heapify(self._expiries)
         return ban
 
     def lift(self, kind: str, value: str) -> bool:
@@ -97,11 +97,11 @@ class Bans:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
         return self._remove((kind, _canonical(kind, value)))
 
-    def listing(self, now_s: float) -> list[Ban]:
+    def bans_in_force(self, now_s: float) -> list[Ban]:
         """Return the bans in force at ``now_s``, the oldest first."""
         return [ban for ban in self._bans.values() if ban.until_s > now_s]
 
-    def banned(self, address: str, user: str | None, client_id: str, now_s: float) -> Ban | None:
+    def find_ban(self, address: str, user: str | None, client_id: str, now_s: float) -> Ban | None:
         """Return the ban in force for a client; None if the client is not banned.
 
         Args:
@@ -112,16 +112,16 @@ class Bans:
         """
         if not self._bans:
             return None
-        found = None if user is None else self._active((USER, user), now_s)
+        found = None if user is None else self._ban_in_force((USER, user), now_s)
         if found is None and client_id:
-            found = self._active((CLIENT, client_id), now_s)
+            found = self._ban_in_force((CLIENT, client_id), now_s)
         if found is None and self._networks:
-            found = self._banned_address(address, now_s)
+            found = self._find_address_ban(address, now_s)
         return found
 
     def expire(self, now_s: float) -> None:
         """Remove expired bans, at most ``EXPIRED_A_TICK_MAX``."""
-        ends = self._ends
+        ends = self._expiries
         for _ in range(EXPIRED_A_TICK_MAX):
             if not ends or ends[0][0] > now_s:
                 return
@@ -130,19 +130,19 @@ class Bans:
             if ban is not None and ban.until_s == until_s:
                 self._remove((kind, value))
 
-    def _banned_address(self, address: str, now_s: float) -> Ban | None:
+    def _find_address_ban(self, address: str, now_s: float) -> Ban | None:
         here = ip_of(address)
         if here is None:
             return None
         for version, length in self._networks:
             if version == here.version:
                 network = ipaddress.ip_network((str(here), length), strict=False)
-                found = self._active((ADDRESS, text_of(network)), now_s)
+                found = self._ban_in_force((ADDRESS, text_of(network)), now_s)
                 if found is not None:
                     return found
         return None
 
-    def _active(self, key: tuple[str, str], now_s: float) -> Ban | None:
+    def _ban_in_force(self, key: tuple[str, str], now_s: float) -> Ban | None:
         ban = self._bans.get(key)
         return ban if ban is not None and ban.until_s > now_s else None
 
@@ -151,7 +151,7 @@ class Bans:
             return False
         kind, value = key
         if kind == ADDRESS:
-            shape = _shape(value)
+            shape = _version_and_prefix(value)
             self._networks[shape] -= 1
             if self._networks[shape] == 0:
                 del self._networks[shape]
@@ -167,7 +167,7 @@ def _canonical(kind: str, value: str) -> str:
     return text_of(network_of(value)) if kind == ADDRESS else value
 
 
-def _shape(value: str) -> tuple[int, int]:
+def _version_and_prefix(value: str) -> tuple[int, int]:
     """Return the IP version and prefix length of an address or network in canonical form."""
     network = ipaddress.ip_network(value)
     return network.version, network.prefixlen

@@ -3,8 +3,8 @@ passwords.
 
 ::
 
-      push ─▶ not due ─ delayed, up to DELAYED_S_MAX ─▶ due ─▶ ready ─ pop ─▶ checked ─▶ failed
-                   ╰─ due later ─▶ given_up                        │              ╰────▶ succeeded:
+      push ─▶ not due ─ delayed, up to DELAYED_S_MAX ─▶ due ─▶ ready ─ pop ─▶ checked ─▶ failure
+                   ╰─ due later ─▶ refused (items_to_refuse)       │              ╰────▶ success:
                                                                    │                     trusted
       ready:   trusted: this name logged in from this source ──────┤ 7 of 8 turns
                source ─▶ name ─▶ first in, first out, in turn ─────╯
@@ -75,14 +75,14 @@ class LoginQueueOptions:
 
 
 @final
-class _Record:
+class _FailureRecord:
     """The recent failures of one source or one name, and its checks under way."""
 
     def __init__(self) -> None:
         self.failures: Fifo[float] = Fifo()  # times of the failures, the oldest first
-        self.running = 0
+        self.running_checks = 0
 
-    def count(self, now_s: float, within_s: float) -> int:
+    def count_failures(self, now_s: float, within_s: float) -> int:
         """Return the number of failures that still count; forget older ones."""
         failures = self.failures
         while len(failures) > 0 and failures.first() <= now_s - within_s:
@@ -91,11 +91,11 @@ class _Record:
 
 
 @final
-class Records:
+class FailureRecords:
     """The recent failures of sources, or of names, by key; the least recently used key is first."""
 
     def __init__(self, options: LoginQueueOptions) -> None:
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _FailureRecord] = {}
         self.apply_settings(options)
 
     def apply_settings(self, options: LoginQueueOptions) -> None:
@@ -112,11 +112,11 @@ class Records:
         if record is None:
             return now_s
         options = self._options
-        failures = record.count(now_s, options.within_s)
-        above = failures + record.running - options.burst
-        if above <= 0 or failures + record.running == 0:
+        failures = record.count_failures(now_s, options.within_s)
+        above = failures + record.running_checks - options.burst
+        if above <= 0 or failures + record.running_checks == 0:
             return now_s
-        if record.running > 0:
+        if record.running_checks > 0:
             return now_s + _LOOK_AGAIN_S
         delay_s = options.delay_s * 2.0 ** min(above - 1, _DOUBLINGS_MAX)
         latest_s = record.failures.at(len(record.failures) - 1)
@@ -125,22 +125,22 @@ class Records:
     def failures(self, key: str, now_s: float) -> int:
         """Return the number of failures of ``key`` that count at ``now_s``."""
         record = self._records.get(key)
-        return 0 if record is None else record.count(now_s, self._options.within_s)
+        return 0 if record is None else record.count_failures(now_s, self._options.within_s)
 
     def count_begin(self, key: str) -> None:
         """Note that a check of ``key`` begins."""
-        self._seen(key).running += 1
+        self._record_for(key).running_checks += 1
 
     def count_end(self, key: str) -> None:
         """Note that a check of ``key`` ended."""
         record = self._records.get(key)
-        if record is not None and record.running > 0:
-            record.running -= 1
+        if record is not None and record.running_checks > 0:
+            record.running_checks -= 1
 
     def count_failure(self, key: str, now_s: float) -> int:
         """Count a failure of ``key``; return its number of failures that count."""
-        record = self._seen(key)
-        count = record.count(now_s, self._options.within_s)
+        record = self._record_for(key)
+        count = record.count_failures(now_s, self._options.within_s)
         if count >= self._failures_max:
             record.failures.pop()
         record.failures.append(now_s)
@@ -152,10 +152,10 @@ class Records:
         if record is not None:
             record.failures.clear()
 
-    def _seen(self, key: str) -> _Record:
+    def _record_for(self, key: str) -> _FailureRecord:
         record = self._records.pop(key, None)
         if record is None:
-            record = _Record()
+            record = _FailureRecord()
             if len(self._records) >= REMEMBERED_MAX:
                 del self._records[next(iter(self._records))]
         self._records[key] = record
@@ -249,18 +249,18 @@ class LoginQueue(Generic[T]):
 
     def __init__(self, options: LoginQueueOptions, waiting_max: int) -> None:
         self.waiting = 0
-        self.given_up: list[T] = []  # not due in time; the caller takes and refuses them
+        self.items_to_refuse: list[T] = []  # not due in time; the caller takes and refuses them
         self._options = options
         self._waiting_max = waiting_max
-        self._sources = Records(options)
-        self._names = Records(options)
-        self._trusted: dict[tuple[str, str], None] = {}
-        self._places: dict[str, int] = {}  # by lane: attempts that wait or are under check
-        self._first: _Lanes[T] = _Lanes()
-        self._others: _Lanes[T] = _Lanes()
-        self._delayed: list[tuple[float, int, Attempt[T]]] = []  # a heap, by when they are due
-        self._number = 0
-        self._turn = 0
+        self._sources = FailureRecords(options)
+        self._names = FailureRecords(options)
+        self._trusted_pairs: dict[tuple[str, str], None] = {}
+        self._attempts_by_lane: dict[str, int] = {}  # that wait or are under check
+        self._trusted_lanes: _Lanes[T] = _Lanes()
+        self._other_lanes: _Lanes[T] = _Lanes()
+        self._delayed_attempts: list[tuple[float, int, Attempt[T]]] = []  # a heap, by due time
+        self._delayed_number = 0
+        self._turn_number = 0
 
     def apply_settings(self, options: LoginQueueOptions, waiting_max: int) -> None:
         """Apply other settings; failures counted so far and waiting attempts stay."""
@@ -274,13 +274,13 @@ class LoginQueue(Generic[T]):
 
         It may while the lane has fewer attempts than the queue has free places.
         """
-        return self._places.get(lane, 0) < self._waiting_max - self.waiting
+        return self._attempts_by_lane.get(lane, 0) < self._waiting_max - self.waiting
 
     def due_s(self, source: str, name: str, now_s: float) -> float:
         """Return when a check of ``name`` from ``source`` may begin; ``now_s`` if it may begin
         now."""
         name = name[:NAME_LENGTH_MAX]
-        if (source, name) in self._trusted:
+        if (source, name) in self._trusted_pairs:
             return now_s
         if not source:
             return self._names.due_s(name, now_s) if name else now_s
@@ -305,25 +305,25 @@ class LoginQueue(Generic[T]):
         if due_s > now_s + DELAYED_S_MAX:
             return False
         self.waiting += 1
-        self._places[lane] = self._places.get(lane, 0) + 1
-        self._put(Attempt(source, lane, name[:NAME_LENGTH_MAX], item, now_s), due_s, now_s)
+        self._attempts_by_lane[lane] = self._attempts_by_lane.get(lane, 0) + 1
+        self._schedule(Attempt(source, lane, name[:NAME_LENGTH_MAX], item, now_s), due_s, now_s)
         return True
 
     def pop(self, now_s: float) -> Attempt[T] | None:
         """Remove and return the attempt to check next; None if none is due.
 
-        The caller calls ``check_ended`` after the check. Attempts that waited too long are added to
-        ``given_up``.
+        The caller calls ``end_check`` after the check. Attempts that waited too long are added to
+        ``items_to_refuse``.
         """
-        delayed = self._delayed
+        delayed = self._delayed_attempts
         while delayed and delayed[0][0] <= now_s:
             _, _, attempt = heappop(delayed)
-            self._ready(attempt)
-        while len(self._first) > 0 or len(self._others) > 0:
-            attempt = self._next()
+            self._make_ready(attempt)
+        while len(self._trusted_lanes) > 0 or len(self._other_lanes) > 0:
+            attempt = self._pop_next()
             due_s = self.due_s(attempt.source, attempt.name, now_s)
             if due_s > now_s:
-                self._put(attempt, due_s, now_s)
+                self._schedule(attempt, due_s, now_s)
                 continue
             if attempt.name:
                 self._names.count_begin(attempt.name)
@@ -334,19 +334,19 @@ class LoginQueue(Generic[T]):
 
     def wake_s(self) -> float | None:
         """Return when the next delayed attempt is due; None if there is none."""
-        return self._delayed[0][0] if self._delayed else None
+        return self._delayed_attempts[0][0] if self._delayed_attempts else None
 
-    def check_ended(self, attempt: Attempt[T]) -> None:
+    def end_check(self, attempt: Attempt[T]) -> None:
         """Note that the check of ``attempt``, which ``pop`` returned, ended with any result."""
         self._remove(attempt)
         self._names.count_end(attempt.name)
         if attempt.source:
             self._sources.count_end(attempt.source)
 
-    def failed(self, source: str, name: str, now_s: float) -> bool:
+    def count_failure(self, source: str, name: str, now_s: float) -> bool:
         """Count a wrong password of ``name`` from ``source``; return whether to ban the source."""
         name = name[:NAME_LENGTH_MAX]
-        self._trusted.pop((source, name), None)
+        self._trusted_pairs.pop((source, name), None)
         if name:
             self._names.count_failure(name, now_s)
         if not source:
@@ -357,47 +357,47 @@ class LoginQueue(Generic[T]):
             return True
         return False
 
-    def succeeded(self, source: str, name: str) -> None:
+    def trust(self, source: str, name: str) -> None:
         """Remember that ``name`` logged in from ``source``: its next attempts are trusted."""
         if not name:
             return
         pair = (source, name[:NAME_LENGTH_MAX])
-        self._trusted.pop(pair, None)
-        if len(self._trusted) >= REMEMBERED_MAX:
-            del self._trusted[next(iter(self._trusted))]
-        self._trusted[pair] = None
+        self._trusted_pairs.pop(pair, None)
+        if len(self._trusted_pairs) >= REMEMBERED_MAX:
+            del self._trusted_pairs[next(iter(self._trusted_pairs))]
+        self._trusted_pairs[pair] = None
 
     def forget_trust(self) -> None:
         """Trust no attempt any more: the users changed."""
-        self._trusted = {}
+        self._trusted_pairs = {}
 
-    def _next(self) -> Attempt[T]:
-        self._turn = (self._turn + 1) % (TRUSTED_TURNS + 1)
-        if len(self._first) > 0 and (self._turn > 0 or len(self._others) == 0):
-            return self._first.pop()
-        return self._others.pop() if len(self._others) > 0 else self._first.pop()
+    def _pop_next(self) -> Attempt[T]:
+        self._turn_number = (self._turn_number + 1) % (TRUSTED_TURNS + 1)
+        if len(self._trusted_lanes) > 0 and (self._turn_number > 0 or len(self._other_lanes) == 0):
+            return self._trusted_lanes.pop()
+        return self._other_lanes.pop() if len(self._other_lanes) > 0 else self._trusted_lanes.pop()
 
-    def _put(self, attempt: Attempt[T], due_s: float, now_s: float) -> None:
+    def _schedule(self, attempt: Attempt[T], due_s: float, now_s: float) -> None:
         if due_s <= now_s:
-            self._ready(attempt)
+            self._make_ready(attempt)
         elif due_s > attempt.since_s + DELAYED_S_MAX:
             self._remove(attempt)
-            self.given_up.append(attempt.item)
+            self.items_to_refuse.append(attempt.item)
         else:
-            self._number += 1
-            heappush(self._delayed, (due_s, self._number, attempt))
+            self._delayed_number += 1
+            heappush(self._delayed_attempts, (due_s, self._delayed_number, attempt))
 
-    def _ready(self, attempt: Attempt[T]) -> None:
-        if (attempt.source, attempt.name) in self._trusted:
-            self._first.push(attempt)
+    def _make_ready(self, attempt: Attempt[T]) -> None:
+        if (attempt.source, attempt.name) in self._trusted_pairs:
+            self._trusted_lanes.push(attempt)
         else:
-            self._others.push(attempt)
+            self._other_lanes.push(attempt)
 
     def _remove(self, attempt: Attempt[T]) -> None:
         self.waiting -= 1
         assert self.waiting >= 0, "an attempt was removed twice"
-        places = self._places[attempt.lane] - 1
+        places = self._attempts_by_lane[attempt.lane] - 1
         if places > 0:
-            self._places[attempt.lane] = places
+            self._attempts_by_lane[attempt.lane] = places
         else:
-            del self._places[attempt.lane]
+            del self._attempts_by_lane[attempt.lane]

@@ -35,21 +35,21 @@ class RefusedFilters:
     """The refused subscriptions since the last ``take``."""
 
     def __init__(self) -> None:
-        self._recent: dict[str, RefusedFilter] = {}
+        self._by_client: dict[str, RefusedFilter] = {}
 
     def note(self, client_id: str, topic_filter: str, code: int) -> None:
         """Note that the subscription of ``client_id`` to ``topic_filter`` was refused with
         ``code``."""
-        known = self._recent.get(client_id)
-        if known is None and len(self._recent) >= CLIENTS_MAX:
+        known = self._by_client.get(client_id)
+        if known is None and len(self._by_client) >= CLIENTS_MAX:
             return
         count = 1 if known is None else known.count + 1
-        self._recent[client_id] = RefusedFilter(client_id, topic_filter, code, count)
+        self._by_client[client_id] = RefusedFilter(client_id, topic_filter, code, count)
 
     def take(self) -> list[RefusedFilter]:
         """Remove and return the refused filters since the last call."""
-        if not self._recent:
+        if not self._by_client:
             return []
-        recent = list(self._recent.values())
-        self._recent = {}
+        recent = list(self._by_client.values())
+        self._by_client = {}
         return recent

@@ -4,8 +4,8 @@
 
       append, put_… ──▶ Batch ── seal ──▶ Commit, and the next batch begins empty
 
-``append`` gives a message its log offset. Changed state is listed in ``changed``; ``seal`` takes a
-snapshot of each entry, so that state that changes many times in a batch is written once.
+``append`` gives a message its log offset. Changed state is listed in ``changed_states``; ``seal``
+takes a snapshot of each entry, so that state that changes many times in a batch is written once.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Batch:
     def __init__(self, next_offset: int, work_budget: WorkBudget) -> None:
         self.next_offset = next_offset
         self.size_bytes = 0  # of the appended messages
-        self.sealed = 0  # the number of the latest batch that was sealed
+        self.latest_sealed = 0  # the number of the latest batch that was sealed
         self.next_number = 1  # the next unused number of a session, or of the queue of a group
-        self.lowest_moved = 0  # see ``moved``
+        self.lowest_moved_offset = 0  # see ``note_moved``
         self.lead_us = 0  # how far dates are ahead of the steady clock now
-        self.changed: list[StoredState] = []  # changed since the last seal
+        self.changed_states: list[StoredState] = []  # changed since the last seal
         self.body_requests: list[tuple[StoredState, list[int]]] = []  # (requester, log offsets)
         self._work_budget = work_budget
         self._base_offset = next_offset
         self._messages: list[Message] = []
         self._columns: Columns | None = None  # instead of ``_messages``: ``collect_columns``
         self._sessions: dict[str, SessionRecord] = {}
-        self._ended: dict[int, str] = {}
+        self._ended_sessions: dict[int, str] = {}
         self._subscriptions: list[SubscriptionRecord] = []
         self._retained: dict[str, Message | None] = {}
         self._wills: dict[str, WillRecord | None] = {}
@@ -89,20 +89,20 @@ class Batch:
         self.size_bytes += size_bytes
         self._work_budget.logged_bytes += size_bytes
 
-    def new_number(self) -> int:
+    def take_number(self) -> int:
         """Return an unused number for a session, or for the queue of a group."""
         number = self.next_number
         self.next_number = number + 1
         return number
 
-    def moved(self, offset: int) -> None:
+    def note_moved(self, offset: int) -> None:
         """Note that the message at ``offset`` (-1: not in the log) moved between group and session.
 
         A search for the lowest needed offset may visit the new owner before the move and the old
         owner after it, and so miss the message: see ``session_registry.LowestOffsetSearch``.
         """
-        if 0 <= offset < self.lowest_moved:
-            self.lowest_moved = offset
+        if 0 <= offset < self.lowest_moved_offset:
+            self.lowest_moved_offset = offset
 
     def put_session(self, record: SessionRecord) -> None:
         """Store ``record``."""
@@ -113,7 +113,7 @@ class Batch:
         record = self._sessions.get(client_id)
         if record is not None and record.number == number:
             del self._sessions[client_id]
-        self._ended[number] = client_id
+        self._ended_sessions[number] = client_id
 
     def put_subscription(self, record: SubscriptionRecord) -> None:
         """Store, replace or remove a subscription of a stored session."""
@@ -137,7 +137,7 @@ class Batch:
 
     @property
     def needs_commit(self) -> bool:
-        """Return whether the batch has more than the progress of sessions (``changed``).
+        """Return whether the batch has more than the progress of sessions (``changed_states``).
 
         Progress alone need not be committed soon: after a crash without it, sessions only send some
         acknowledged messages again.
@@ -146,7 +146,7 @@ class Batch:
             self.next_offset != self._base_offset
             or self.body_requests
             or self._sessions
-            or self._ended
+            or self._ended_sessions
             or self._subscriptions
             or self._retained
             or self._wills
@@ -156,19 +156,19 @@ class Batch:
 
     def seal(self) -> Commit:
         """Return the commit of this batch, and begin the next batch."""
-        self.sealed += 1
+        self.latest_sealed += 1
         commit = Commit(self._base_offset)
-        commit.number = self.sealed
+        commit.number = self.latest_sealed
         commit.messages = self._messages
         if self._columns is not None and self._columns.count > 0:
             commit.columns = self._columns
             self._columns = Columns()
-        commit.ended = [(client_id, number) for number, client_id in self._ended.items()]
+        commit.ended = [(client_id, number) for number, client_id in self._ended_sessions.items()]
         commit.sessions = list(self._sessions.values())
         for subscription in self._subscriptions:
-            if subscription.number not in self._ended:
+            if subscription.number not in self._ended_sessions:
                 commit.subscriptions.append(subscription)
-        for stored in self.changed:
+        for stored in self.changed_states:
             progress = stored.snapshot()
             if progress is not None:
                 commit.progress.append(progress)
@@ -182,11 +182,11 @@ class Batch:
         self._base_offset = self.next_offset
         self._messages = []
         self.size_bytes = 0
-        self.changed = []
+        self.changed_states = []
         if self._sessions:
             self._sessions = {}
-        if self._ended:
-            self._ended = {}
+        if self._ended_sessions:
+            self._ended_sessions = {}
         if self._subscriptions:
             self._subscriptions = []
         if self._retained:

@@ -32,7 +32,7 @@ from penstock.engine.batch.timers import Timed
 from penstock.engine.clock import Now
 from penstock.engine.wire.link import Link, Resumable, Turn
 
-ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members checked for all blocked publishers
+CHECKS_PER_TURN_MAX: Final = 4_000  # sessions and members checked for all blocked publishers
 _NO_SIZE: Final = 2**62
 _WORK_PER_PUBLISHER: Final = (
     10  # in the same unit: the further cost of checking or resuming a publisher
@@ -68,7 +68,7 @@ class BlockedPublisher:
         self.place = 0  # publishers with lower places are checked first
         self.size_bytes = 0  # of the message that waits
 
-    def refused_by(self) -> Blocker | None:
+    def find_blocker(self) -> Blocker | None:
         """Check the message again; return the blocker that refuses it now, or None."""
         return None
 
@@ -86,48 +86,48 @@ class BlockedPublishers(Resumable):
         self.count = 0  # publishers that are blocked
         self.store = Blocker()  # blocks while the store cannot write
         self.work = 0  # sessions and members that were checked for publishers, since the start
-        self.work_max = ASKING_PER_TURN_MAX
-        self.asked = 0  # messages that the router checked again, since the start
+        self.work_max = CHECKS_PER_TURN_MAX
+        self.rechecks = 0  # messages that the router checked again, since the start
         self._turn = turn
         self._lines: dict[Blocker, _Line] = {}  # no line is empty
-        self._woken: deque[_Line] = deque()  # lines that were woken, or are in a round
-        self._in_tick: dict[Blocker, None] = {}  # without memory: woken in the next tick
-        self._places = 0  # the last place that was assigned
+        self._woken_lines: deque[_Line] = deque()  # lines that were woken, or are in a round
+        self._woken_in_tick: dict[Blocker, None] = {}  # without memory: woken in the next tick
+        self._last_place = 0  # the last place that was assigned
 
-    def waiting_for(self, blocker: Blocker) -> int:
+    def count_blocked_by(self, blocker: Blocker) -> int:
         """Return the number of publishers that ``blocker`` blocks."""
         line = self._lines.get(blocker)
         return 0 if line is None else len(line.publishers)
 
-    def wait(self, publisher: BlockedPublisher, blocker: Blocker, size_bytes: int) -> None:
+    def block(self, publisher: BlockedPublisher, blocker: Blocker, size_bytes: int) -> None:
         """Add ``publisher`` to the line of ``blocker``, which refuses its message of
         ``size_bytes``.
 
         A publisher that is blocked already, also by another blocker, keeps its place.
         """
         if publisher.blocker is None:
-            self._places += 1
-            publisher.place = self._places
+            self._last_place += 1
+            publisher.place = self._last_place
         elif publisher.blocker is not blocker:
-            self._take_out(publisher, publisher.blocker)
+            self._remove_from_line(publisher, publisher.blocker)
         line = self._lines.get(blocker)
         if line is None:
             line = self._lines[blocker] = _Line(blocker)
         if publisher.blocker is not blocker:
             publisher.blocker = blocker
-            line.put(publisher)
+            line.insert(publisher)
             self.count += 1
         publisher.size_bytes = size_bytes
         line.smallest_bytes = min(line.smallest_bytes, size_bytes)
         line.smallest_in_round = min(line.smallest_in_round, size_bytes)
         blocker.watch_links()
         if not blocker.has_memory():
-            self._in_tick[blocker] = None
+            self._woken_in_tick[blocker] = None
 
     def remove(self, publisher: BlockedPublisher) -> None:
         """Remove ``publisher`` from its line, if it is blocked."""
         if publisher.blocker is not None:
-            self._take_out(publisher, publisher.blocker)
+            self._remove_from_line(publisher, publisher.blocker)
             publisher.blocker = None
 
     def wake(self, blocker: Blocker, changed: bool = False) -> None:
@@ -142,81 +142,81 @@ class BlockedPublishers(Resumable):
         if line is None:
             return
         if line.is_idle:
-            self._woken.append(line)
-        line.woken = True
-        line.changed = line.changed or changed
+            self._woken_lines.append(line)
+        line.is_woken = True
+        line.is_recheck = line.is_recheck or changed
         self._turn.resume_later(self)
 
     def tick(self) -> None:
         """Wake the lines that wait for memory."""
-        blockers = self._in_tick
-        self._in_tick = {}
+        blockers = self._woken_in_tick
+        self._woken_in_tick = {}
         for blocker in blockers:
             self.wake(blocker)
 
     def resume(self, now: Now) -> None:
         """Check the next publishers of woken lines, each line at most once, up to ``work_max``."""
         end = self.work + self.work_max
-        for _ in range(len(self._woken)):
+        for _ in range(len(self._woken_lines)):
             if self.work >= end:
                 break
-            line = self._woken.popleft()
-            self._ask_line(line, end, now)
+            line = self._woken_lines.popleft()
+            self._check_line(line, end, now)
             if not line.is_idle:
-                self._woken.append(line)
-        if self._woken:
+                self._woken_lines.append(line)
+        if self._woken_lines:
             self._turn.resume_later(self)
 
-    def _ask_line(self, line: _Line, end: int, now: Now) -> None:
+    def _check_line(self, line: _Line, end: int, now: Now) -> None:
         """Check the publishers of ``line`` until the round is over, or ``work`` is at ``end``."""
         line.begin_round()
-        while line.at < len(line.publishers):
-            if not line.asks_all and self._is_full(line.blocker, line.smallest_bytes):
-                line.round_over = True
+        while line.next_index < len(line.publishers):
+            if not line.checks_all and self._is_full(line.blocker, line.smallest_bytes):
+                line.is_round_over = True
                 return
-            publisher = line.publishers[line.at]
-            line.at += 1
+            publisher = line.publishers[line.next_index]
+            line.next_index += 1
             size_bytes = publisher.size_bytes
             if (
-                line.asks_all
+                line.checks_all
                 or size_bytes == line.smallest_bytes
                 or not self._is_full(line.blocker, size_bytes)
             ):
-                self._ask(publisher, now)
+                self._check(publisher, now)
             if publisher.blocker is line.blocker:
                 line.smallest_in_round = min(line.smallest_in_round, publisher.size_bytes)
-            if self.work >= end and line.at < len(line.publishers):
+            if self.work >= end and line.next_index < len(line.publishers):
                 return
         line.smallest_bytes = line.smallest_in_round
-        line.round_over = True
+        line.is_round_over = True
 
     def _is_full(self, blocker: Blocker, size_bytes: int) -> bool:
         self.work += 1
         if not blocker.refuses(size_bytes):
             return False
         if not blocker.has_memory():
-            self._in_tick[blocker] = None
+            self._woken_in_tick[blocker] = None
         return True
 
-    def _ask(self, publisher: BlockedPublisher, now: Now) -> None:
+    def _check(self, publisher: BlockedPublisher, now: Now) -> None:
         """Check the message of one publisher, which stays in line, changes the line, or is
         resumed."""
-        self.asked += 1
+        self.rechecks += 1
         self.work += _WORK_PER_PUBLISHER
-        blocker = publisher.refused_by()
+        blocker = publisher.find_blocker()
         if blocker is not None:
-            self.wait(publisher, blocker, publisher.size_bytes)
+            self.block(publisher, blocker, publisher.size_bytes)
             return
         self.remove(publisher)
         user = publisher.link.user
         if user is not None:
             user.resume(now)
-            self._turn.resumed_for_room.append(user)
+            self._turn.users_resumed_for_room.append(user)
             self.work += _WORK_PER_PUBLISHER
 
-    def _take_out(self, publisher: BlockedPublisher, blocker: Blocker) -> None:
+    def _remove_from_line(self, publisher: BlockedPublisher, blocker: Blocker) -> None:
         line = self._lines[blocker]
-        line.take_out(publisher)
+        line.remove(publisher)
         self.count -= 1
         if not line.publishers:
             del self._lines[blocker]
@@ -234,41 +234,41 @@ class _Line:
         self.blocker = blocker
         self.publishers: list[BlockedPublisher] = []
         self.smallest_bytes = _NO_SIZE  # no message that waits is smaller
-        self.woken = False  # whether the line was woken since the round began
-        self.changed = False  # whether one of these wakes was for another reason than room
-        self.round_over = True
-        self.asks_all = False  # whether this round checks every message, with or without room
-        self.at = 0  # index of the next publisher of the round
+        self.is_woken = False  # whether the line was woken since the round began
+        self.is_recheck = False  # whether one of these wakes was for another reason than room
+        self.is_round_over = True
+        self.checks_all = False  # whether this round checks every message, with or without room
+        self.next_index = 0  # index of the next publisher of the round
         self.smallest_in_round = _NO_SIZE  # of publishers checked or added since the round began
 
     @property
     def is_idle(self) -> bool:
         """Return whether all publishers were checked since the line was last woken."""
-        return self.round_over and not self.woken
+        return self.is_round_over and not self.is_woken
 
     def begin_round(self) -> None:
         """Begin a round, unless one is under way."""
-        if self.round_over:
-            self.round_over = False
-            self.asks_all = self.changed
-            self.woken = self.changed = False
-            self.at = 0
+        if self.is_round_over:
+            self.is_round_over = False
+            self.checks_all = self.is_recheck
+            self.is_woken = self.is_recheck = False
+            self.next_index = 0
             self.smallest_in_round = _NO_SIZE
 
-    def put(self, publisher: BlockedPublisher) -> None:
+    def insert(self, publisher: BlockedPublisher) -> None:
         """Insert ``publisher`` at its place."""
         index = self._index(publisher.place)
         self.publishers.insert(index, publisher)
-        if index < self.at:
-            self.at += 1
+        if index < self.next_index:
+            self.next_index += 1
 
-    def take_out(self, publisher: BlockedPublisher) -> None:
+    def remove(self, publisher: BlockedPublisher) -> None:
         """Remove ``publisher``, which must be in the line."""
         index = self._index(publisher.place)
         assert self.publishers[index] is publisher
         del self.publishers[index]
-        if index < self.at:
-            self.at -= 1
+        if index < self.next_index:
+            self.next_index -= 1
 
     def _index(self, place: int) -> int:
         """Return the index of the first publisher whose place is ``place`` or greater."""

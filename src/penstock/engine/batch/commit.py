@@ -23,7 +23,7 @@ from penstock.engine.wire.link import DeferredPackets
 
 
 class StoredState(Blocker):
-    """The port of an object whose state is stored; it adds itself to ``Batch.changed``."""
+    """The port of an object whose state is stored; it adds itself to ``Batch.changed_states``."""
 
     def snapshot(self) -> Progress | None:
         """Return the state to store, with the changes since the last call; None if it ended."""
@@ -66,25 +66,25 @@ class Commit:
         self.retained: list[tuple[str, Message | None]] = []
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.producers: list[tuple[str, ProducerRecord | None]] = []
-        self.releases: list[DeferredPackets] = []
+        self.deferred_packets: list[DeferredPackets] = []
         # bodies to read once this commit is durable: (requester, log offsets)
         self.body_requests: list[tuple[StoredState, list[int]]] = []
 
     @property
-    def appended(self) -> int:
+    def appended_count(self) -> int:
         """Return the number of messages that the commit appends to the log."""
         return len(self.messages) if self.columns is None else self.columns.count
 
     @property
     def next_offset(self) -> int:
         """Return the log offset after the last message of this commit."""
-        return self.base_offset + self.appended
+        return self.base_offset + self.appended_count
 
     @property
-    def writes(self) -> bool:
+    def has_writes(self) -> bool:
         """Return whether there is anything to make durable."""
         return bool(
-            self.appended
+            self.appended_count
             or self.progress
             or self.retained
             or self.sessions

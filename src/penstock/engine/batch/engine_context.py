@@ -74,8 +74,8 @@ class EngineContext:
     """The parts of one broker that its connections and sessions act on.
 
     ``turn`` has the links with bytes to send, and the users to resume in later turns; ``batch`` has
-    the changes that the next commit writes; ``store`` has the health of the store, and the end of
-    the durable log.
+    the changes that the next commit writes; ``store_health`` says whether the store can write, and
+    where the durable log ends.
 
     Args:
         next_offset: the log offset that the next appended message gets.
@@ -88,14 +88,14 @@ class EngineContext:
     ) -> None:
         self.turn = Turn()
         self.batch = Batch(next_offset, self.turn.work_budget)
-        self.store = StoreHealth(self.batch, self.turn)
+        self.store_health = StoreHealth(self.batch, self.turn)
         self.budget = budget or MemoryBudget()
         self.accounts = accounts or Accounts(self.budget)
         self.turn.buffers_bytes_max = self.budget.unsent_bytes_max
         self.events: Events | None = None  # None: no events are written
         self.recorder: FlightRecorder | None = None  # None: the flight recorder is off
         self.timers = Timers()
-        self.reached: list[LimitUsage] = []  # limits that clients reached; the shell takes them
+        self.newly_reached: list[LimitUsage] = []  # the shell takes these limits
         self.blocked_publishers = BlockedPublishers(self.turn)
         self.groups_with_backlog: dict[
             str, GroupSource
@@ -105,7 +105,7 @@ class EngineContext:
     def begin_at(self, next_offset: int) -> None:
         """Set the end of the log, which is the offset of the first message that is appended."""
         self.batch.begin_at(next_offset)
-        self.store.durable_end = next_offset
+        self.store_health.durable_log_end = next_offset
 
     def tick(self) -> None:
         """Resume users that wait for the next tick."""
@@ -113,10 +113,10 @@ class EngineContext:
         self.turn.tick()
 
     def reach(self, limit_usage: LimitUsage, now: Now) -> None:
-        """Note that a client is at a limit; add the limit to ``reached`` if it was below it."""
-        if limit_usage.reached(now.monotonic_s) and not limit_usage.watched:
-            limit_usage.watched = True
-            self.reached.append(limit_usage)
+        """Note that a client is at a limit; add the limit to ``newly_reached`` if it was below."""
+        if limit_usage.mark_reached(now.monotonic_s) and not limit_usage.is_watched:
+            limit_usage.is_watched = True
+            self.newly_reached.append(limit_usage)
 
     @property
     def needs_commit(self) -> bool:
@@ -134,13 +134,13 @@ class EngineContext:
         turn = self.turn
         turn.work_budget.batch += 1
         commit = self.batch.seal()
-        commit.releases = turn.seal_links()
-        if commit.writes:
+        commit.deferred_packets = turn.seal_links()
+        if commit.has_writes:
             turn.counters.commits += 1
-        turn.batch_sealed()
+        turn.resume_after_seal()
         return commit
 
     def store_recovered(self) -> None:
         """Note that the store can write again, and wake the publishers that it blocked."""
-        if self.store.recovered():
+        if self.store_health.mark_recovered():
             self.blocked_publishers.wake(self.blocked_publishers.store)

@@ -40,7 +40,7 @@ _LARGE_BYTES: Final = 65_536  # a value of this size or more is a piece of its o
 
 
 @final
-class Text:
+class TextColumn:
     """A column of strings or bytes, as Arrow stores them: 32-bit positions and the joined bytes."""
 
     def __init__(self) -> None:
@@ -73,30 +73,30 @@ class Text:
 
 
 @final
-class Flags:
+class FlagColumn:
     """A column of Booleans, as a bitmap."""
 
     def __init__(self) -> None:
         self._bits = BytesWriter()
-        self._open: i64 = 0  # bits of the last byte, which is incomplete
+        self._partial_byte: i64 = 0  # bits of the last byte, which is incomplete
         self._length: i64 = 0
-        self.true = 0  # count of true values
+        self.true_count = 0  # count of true values
 
     def add(self, flag: bool) -> None:
         """Append the value of the next message."""
         place = self._length & 7
         if flag:
-            self.true += 1
-            self._open |= 1 << place
+            self.true_count += 1
+            self._partial_byte |= 1 << place
         self._length += 1
         if place == 7:
-            self._bits.append(u8(self._open))
-            self._open = 0
+            self._bits.append(u8(self._partial_byte))
+            self._partial_byte = 0
 
     def data(self) -> bytes:
         """Return the bitmap; unused bits of the last byte are 0."""
         if self._length & 7:
-            return self._bits.getvalue() + bytes((self._open,))
+            return self._bits.getvalue() + bytes((self._partial_byte,))
         return self._bits.getvalue()
 
 
@@ -112,13 +112,13 @@ class Columns:
         self.count = 0  # messages
         self._bytes_max = bytes_max
         self._bytes_left: i64 = bytes_max
-        self.topics = Text()
-        self.payloads = Text()
-        self.client_ids = Text()
-        self.properties = Text()
-        self.has_properties = Flags()
-        self.retained = Flags()
-        self.internal = Flags()
+        self.topics = TextColumn()
+        self.payloads = TextColumn()
+        self.client_ids = TextColumn()
+        self.properties = TextColumn()
+        self.has_properties = FlagColumn()
+        self.retained = FlagColumn()
+        self.internal = FlagColumn()
         self._received_at = BytesWriter()
         self._qos = BytesWriter()
         self._client_id = ""  # client identifier of the latest message, encoded in ``_encoded``

@@ -74,7 +74,7 @@ class PackedRun:
 
     def put(self, delivery: Delivery) -> bool:
         """Append ``delivery`` as ``add`` does."""
-        origin = delivery.shared
+        origin = delivery.shared_origin
         shared = None if origin is None else origin.kind()
         kind = (delivery.qos, delivery.retain, delivery.subscription_ids, shared)
         return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
@@ -95,7 +95,7 @@ class PackedRun:
         found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
         found.size_bytes = self.sizes[position]
         if shared is not None:
-            found.shared = SharedOrigin(shared[0], shared[1], shared[2])
+            found.shared_origin = SharedOrigin(shared[0], shared[1], shared[2])
         return found
 
     def is_shared(self) -> bool:

@@ -72,7 +72,7 @@ class SessionRecord:
         self.account = account
 
     @property
-    def is_of_group(self) -> bool:
+    def is_group_queue(self) -> bool:
         """Return whether this is the record of the queue of a shared subscription."""
         return self.client_id.startswith(GROUP_KEY_PREFIX)
 
@@ -253,4 +253,4 @@ class RecoveredState:
     @property
     def session_count(self) -> int:
         """Return the number of sessions, without the queues of groups."""
-        return sum([not record.is_of_group for record in self.sessions])
+        return sum([not record.is_group_queue for record in self.sessions])

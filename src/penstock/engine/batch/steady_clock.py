@@ -124,11 +124,11 @@ class SteadyClock:
     """
 
     def __init__(self, record: ClockRecord | None, sample: ClockSample, next_offset: int) -> None:
-        self.jumped_us = 0  # the change of the lead at this start
+        self.start_jump_us = 0  # the change of the lead at this start
         self.was_unknown = False  # whether the time since the record is not known, and taken as 0
         self._boot_us = sample.boot_us
-        self._doubt_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
-        self._doubted_since_us = -1  # when it began, on the boot clock; -1 = there is none
+        self._new_difference_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
+        self._different_since_us = -1  # when it began, on the boot clock; -1 = there is none
         if record is None:
             self._steady_us = sample.wall_us
             self.lead_us = 0
@@ -140,7 +140,7 @@ class SteadyClock:
         difference_us = sample.wall_us - self._steady_us - self.lead_us
         if abs(difference_us) > TOLERANCE_US:
             self._jump(difference_us, next_offset)
-            self.jumped_us = difference_us
+            self.start_jump_us = difference_us
 
     def _elapsed_us(self, record: ClockRecord, sample: ClockSample) -> int:
         if sample.boot_id and record.boot_id == sample.boot_id:
@@ -165,13 +165,16 @@ class SteadyClock:
         steady_us = self._steady_us + max(0, sample.boot_us - self._boot_us)
         difference_us = sample.wall_us - steady_us - self.lead_us
         if abs(difference_us) <= TOLERANCE_US:
-            self._doubted_since_us = -1
+            self._different_since_us = -1
             return 0
-        if self._doubted_since_us < 0 or abs(difference_us - self._doubt_us) > TOLERANCE_US:
-            self._doubt_us = difference_us
-            self._doubted_since_us = sample.boot_us
+        if (
+            self._different_since_us < 0
+            or abs(difference_us - self._new_difference_us) > TOLERANCE_US
+        ):
+            self._new_difference_us = difference_us
+            self._different_since_us = sample.boot_us
             return 0
-        if sample.boot_us - self._doubted_since_us < PATIENCE_US:
+        if sample.boot_us - self._different_since_us < PATIENCE_US:
             return 0
         self._jump(difference_us, next_offset)
         return difference_us
@@ -184,4 +187,4 @@ class SteadyClock:
     def _jump(self, difference_us: int, next_offset: int) -> None:
         self.lead_us += difference_us
         self.leads = self.leads.with_lead_from(next_offset, self.lead_us)
-        self._doubted_since_us = -1
+        self._different_since_us = -1

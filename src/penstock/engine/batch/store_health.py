@@ -33,11 +33,11 @@ class StoreHealth:
     """
 
     def __init__(self, batch: Batch, turn: Turn) -> None:
-        self.fails = False  # whether the store cannot write now; the shell tries again
+        self.is_failing = False  # whether the store cannot write now; the shell tries again
         self.failure = ""  # why it cannot write, in one sentence
         self.waits_for_disk = False  # whether a commit takes longer than the turn that seals it
-        self.durable = 0  # the number of the latest durable batch
-        self.durable_end = batch.next_offset  # the log offset after the last durable message
+        self.durable_batch = 0  # the number of the latest durable batch
+        self.durable_log_end = batch.next_offset  # the log offset after the last durable message
         self.commits: RunSeries | None = None  # when messages became durable; None: not recorded
         self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, no client is read
         self.batch_bytes_max = NO_LIMIT_BYTES  # in the batch; above, heavy clients wait
@@ -53,33 +53,33 @@ class StoreHealth:
         waiting_bytes = self._batch.size_bytes + self._turn.unsent_bytes
         return waiting_bytes < self.waiting_bytes_max // 2
 
-    def failed(self, why: str) -> None:
+    def mark_failed(self, why: str) -> None:
         """Note that the store cannot write; ``why`` is one sentence.
 
         Until it recovers, twice as many bytes may wait, so that a full batch does not stop QoS 0
         messages; those for streams are logged as far as ``has_room_for_qos0`` allows.
         """
         self.failure = why
-        if not self.fails:
-            self.fails = True
+        if not self.is_failing:
+            self.is_failing = True
             self.waiting_bytes_max *= 2
             self.batch_bytes_max = NO_LIMIT_BYTES  # nothing is written, whatever the size is
-            self._turn.batch_sealed()
+            self._turn.resume_after_seal()
 
-    def recovered(self) -> bool:
+    def mark_recovered(self) -> bool:
         """Note that the store can write again; return whether it could not before."""
-        if not self.fails:
+        if not self.is_failing:
             return False
-        self.fails = False
+        self.is_failing = False
         self.failure = ""
         self.waiting_bytes_max //= 2
         return True
 
-    def committed(self, commit: Commit) -> None:
+    def mark_committed(self, commit: Commit) -> None:
         """Note that ``commit`` and all commits before it are durable."""
-        self.durable = commit.number
-        if self.commits is not None and commit.next_offset > self.durable_end:
+        self.durable_batch = commit.number
+        if self.commits is not None and commit.next_offset > self.durable_log_end:
             batch = Run()
-            batch.add_all(self.durable_end, commit.next_offset)
+            batch.add_all(self.durable_log_end, commit.next_offset)
             self.commits.take(batch)
-        self.durable_end = commit.next_offset
+        self.durable_log_end = commit.next_offset

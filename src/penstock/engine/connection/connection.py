@@ -10,14 +10,14 @@
 
 ``states`` has the packets that each state accepts; any other packet is a protocol error. The shell
 passes received bytes to ``receive``, calls ``tick`` at ``deadline_s``, calls ``lost`` when the
-socket ends, and closes the socket when ``link.closed`` is set and all ready bytes are written.
+socket ends, and closes the socket when ``link.is_closed`` is set and all ready bytes are written.
 
 While a peer has used its share of a turn, or too much waits for it, its packets are not decoded::
 
       READING ── a turn's share of work is done ───────────────▶ PAUSED ── next turn ─▶ READING
               ── too much waits (``must_wait``) ───────────────▶ PAUSED ── room again ─▶ READING
 
-Received bytes stay undecoded, the shell stops reading while ``reading_paused`` is set, and the
+Received bytes stay undecoded, the shell stops reading while ``is_reading_paused`` is set, and the
 silence that follows does not count against keep alive. Before CONNECTED the connect timeout applies
 nevertheless; reading is also paused while a connection awaits its verdict. The shell must detect
 that the peer of a paused connection has closed; it then reads all remaining bytes, and calls
@@ -84,21 +84,21 @@ class Connection(Resumable):
         super().__init__()
         self.link = link
         link.user = self
-        self.reading_paused = False  # packets wait undecoded: the shell must not read
+        self.is_reading_paused = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # paused until then, monotonic seconds; 0 = until ``resume``
-        self.peer_closed = False  # the peer closed: all bytes that it sent are handled, unpaused
-        self.refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
+        self.has_peer_closed = False  # then all bytes that it sent are handled, unpaused
+        self.is_refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
         self.expects_more = False  # a packet has arrived in part: ``packet_incomplete``
         self.state = state
         self.close_reason = ""  # one sentence for the log, set when the state is CLOSED
-        self.closed_locally = False  # whether this side ended it, and not the peer or the network
+        self.is_closed_locally = False  # ended by this side, not by the peer or the network
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
         self.listener = ""  # name of the listener that accepted it; empty if it was dialled
         self._decoder = decoder
         self._table = table
         self._keep_alive = keep_alive
         self._work_budget = link.work_budget
-        self._began_at: i64 = 0  # ``work_budget.spent`` when this connection's turn began
+        self._began_at: i64 = 0  # ``work_budget.work_done`` when this connection's turn began
         self._logged_before: i64 = 0  # ``work_budget.logged_bytes`` when it was last counted
         self._logged_bytes: i64 = 0  # bytes that it added to the batch ``_logged_in``
         self._logged_in: i64 = 0  # number of that batch
@@ -110,13 +110,13 @@ class Connection(Resumable):
     @property
     def work(self) -> int:
         """Return the units of ``work_budget`` that this connection has used in its turn."""
-        return self._work_budget.spent - self._began_at
+        return self._work_budget.work_done - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
         """Handle the packets in bytes from the peer, as far as there is room."""
         if self.state == CLOSED:
             return
-        self._began_at = self._work_budget.spent
+        self._began_at = self._work_budget.work_done
         self._logged_before = self._work_budget.logged_bytes
         self.link.counters.bytes_received += len(data)
         self.link.bytes_received += len(data)
@@ -128,11 +128,11 @@ class Connection(Resumable):
                 return
         try:
             self._decoder.feed(data)
-            if self.peer_closed:
+            if self.has_peer_closed:
                 self._decode(now, True)
-            elif not self.reading_paused:
+            elif not self.is_reading_paused:
                 if self.broker_is_saturated():
-                    self.reading_paused = True
+                    self.is_reading_paused = True
                 else:
                     self._decode(now, False)
         except RemoteProtocolError as error:
@@ -140,19 +140,19 @@ class Connection(Resumable):
 
     def resume(self, now: Now) -> None:
         """Decode the received bytes that are not decoded yet, as far as there is room."""
-        self._began_at = self._work_budget.spent
+        self._began_at = self._work_budget.work_done
         self._logged_before = self._work_budget.logged_bytes
         self._decode_rest(now)
 
     def _decode_rest(self, now: Now) -> None:
-        if self.state in (CLOSED, AWAIT_VERDICT) or not self.reading_paused:
+        if self.state in (CLOSED, AWAIT_VERDICT) or not self.is_reading_paused:
             return
         if self.state == CONNECTED:
-            self._keep_alive.heard(now.monotonic_s)
-        self.reading_paused = False
+            self._keep_alive.note_packet(now.monotonic_s)
+        self.is_reading_paused = False
         try:
             if self.must_wait():
-                self.reading_paused = True
+                self.is_reading_paused = True
             else:
                 self._decode(now, False)
         except RemoteProtocolError as error:
@@ -166,7 +166,7 @@ class Connection(Resumable):
         self._handle_packets(now, to_the_end)
         if self._work_budget.logged_bytes > self._logged_before:
             self._count_logged()
-        if self.refill_due:
+        if self.is_refill_due:
             self._refill(now)
 
     def _count_logged(self) -> None:
@@ -187,7 +187,7 @@ class Connection(Resumable):
         It must if the open batch is full, and this connection has more than ``HEAVY_BYTES`` in it
         or had in a recent batch.
         """
-        if context.batch.size_bytes < context.store.batch_bytes_max:
+        if context.batch.size_bytes < context.store_health.batch_bytes_max:
             return False
         work_budget = self._work_budget
         logged: i64 = work_budget.logged_bytes - self._logged_before
@@ -202,7 +202,7 @@ class Connection(Resumable):
         return False
 
     def _refill(self, now: Now) -> None:
-        self.refill_due = False
+        self.is_refill_due = False
         self.refill(now)
 
     def refill(self, now: Now) -> None:
@@ -212,9 +212,9 @@ class Connection(Resumable):
         """Handle packets until one is incomplete, or until the share of this turn is used up unless
         ``to_the_end``."""
         work_budget = self._work_budget
-        work_budget.spent += self._bytes_work
+        work_budget.work_done += self._bytes_work
         self._bytes_work = 0
-        spent_max: i64 = self._began_at + work_budget.remaining()
+        spent_max: i64 = self._began_at + work_budget.remaining_units()
         received = self.link.counters.received
         decoder = self._decoder
         while True:
@@ -224,10 +224,10 @@ class Connection(Resumable):
             if ack != 0:
                 packet_type = ack >> 16
                 received.count(packet_type)
-                self._keep_alive.heard(now.monotonic_s)
-                if self.refill_due and packet_type == PUBREL:  # PUBREL may route a message
+                self._keep_alive.note_packet(now.monotonic_s)
+                if self.is_refill_due and packet_type == PUBREL:  # PUBREL may route a message
                     self._refill(now)
-                self.acknowledged(packet_type, ack & 0xFFFF, reasons.SUCCESS, now)
+                self.handle_acknowledgement(packet_type, ack & 0xFFFF, reasons.SUCCESS, now)
             else:
                 packet = decoder.next_packet()
                 if packet is None:
@@ -239,23 +239,23 @@ class Connection(Resumable):
                     self.packet_incomplete(0, now)
                 received.count(decoder.packet_type)
                 if self.state == CONNECTED:  # before that, the connect timeout applies
-                    self._keep_alive.heard(now.monotonic_s)
-                if self.refill_due:  # before the packet, which may need the room
+                    self._keep_alive.note_packet(now.monotonic_s)
+                if self.is_refill_due:  # before the packet, which may need the room
                     self._refill(now)
                 if not self._table.accepts(self.state, decoder.packet_type):
                     raise self._table.error(self.state, packet)
                 self.handle(packet, now)
                 received = self.link.counters.received  # CONNECT may have changed the counters
-            if self.link.closed:
+            if self.link.is_closed:
                 return
-            work_budget.spent += WORK_PER_PACKET
-            if self.state == AWAIT_VERDICT:  # ``decided`` continues
-                self.reading_paused = True
+            work_budget.work_done += WORK_PER_PACKET
+            if self.state == AWAIT_VERDICT:  # ``apply_late_verdict`` continues
+                self.is_reading_paused = True
                 return
-            if not to_the_end and (work_budget.spent >= spent_max or self.must_wait()):
-                self.reading_paused = True
-                if work_budget.spent >= spent_max:
-                    work_budget.used_up += 1
+            if not to_the_end and (work_budget.work_done >= spent_max or self.must_wait()):
+                self.is_reading_paused = True
+                if work_budget.work_done >= spent_max:
+                    work_budget.exhausted_shares += 1
                     self.wait_for_turn()
                 return
 
@@ -282,11 +282,13 @@ class Connection(Resumable):
     def handle(self, packet: Packet, now: Now) -> None:
         """Handle one packet that the state accepts. Each role overrides it."""
 
-    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+    def handle_acknowledgement(
+        self, packet_type: int, packet_id: int, reason_code: int, now: Now
+    ) -> None:
         """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of a connected peer. Each role overrides
         it."""
 
-    def ended(self, with_will: bool, now: Now) -> None:
+    def on_end(self, with_will: bool, now: Now) -> None:
         """Detach the session: the connection ended; ``with_will``: the will is to be published. A
         role overrides it."""
 
@@ -299,9 +301,9 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
-        self.closed_locally = True
+        self.is_closed_locally = True
         self.closing_code = reason_code
-        if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
+        if self.state == CONNECTED and self.link.version == V5 and self.link.is_open:
             farewell = Disconnect(reason_code, Properties(reason_string=because))
             if server_reference and farewell.properties is not None:
                 farewell.properties.server_reference = server_reference
@@ -318,7 +320,7 @@ class Connection(Resumable):
 
         The shell reads the remaining bytes, then calls ``lost``.
         """
-        self.peer_closed = True
+        self.has_peer_closed = True
         self._logged_before = self._work_budget.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
             try:
@@ -331,9 +333,9 @@ class Connection(Resumable):
 
         If packets wait for the verdict, the connection ends after it, or at its deadline.
         """
-        self.peer_closed = True
+        self.has_peer_closed = True
         self._logged_before = self._work_budget.logged_bytes
-        if self.reading_paused and self.state not in (CLOSED, AWAIT_VERDICT):
+        if self.is_reading_paused and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
             except RemoteProtocolError as error:
@@ -357,8 +359,8 @@ class Connection(Resumable):
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.reading_paused and self.state == CONNECTED:  # its packets are not read
-            self._keep_alive.heard(now.monotonic_s)
+        if self.is_reading_paused and self.state == CONNECTED:  # its packets are not read
+            self._keep_alive.note_packet(now.monotonic_s)
         elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)
         elif self.state != CONNECTED:
@@ -374,8 +376,8 @@ class Connection(Resumable):
         was_connected = self.state == CONNECTED
         self.state = CLOSED
         self.close_reason = because
-        self.link.shut(answered)
+        self.link.close(answered)
         self.link.user = None
         self._decoder.forget()
         if was_connected:
-            self.ended(with_will, now)
+            self.on_end(with_will, now)

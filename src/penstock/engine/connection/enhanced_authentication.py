@@ -69,7 +69,7 @@ class EnhancedAuthentication:
             f"AUTH with {reasons.name_of(packet.reason_code)} is not expected now",
         )
 
-    def again(self, exchange: Exchange) -> None:
+    def restart(self, exchange: Exchange) -> None:
         """Begin ``exchange``: the client re-authenticates."""
         self._exchange = exchange
 

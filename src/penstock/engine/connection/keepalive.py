@@ -31,11 +31,11 @@ class KeepAlive:
         self.patience_s = timeout_s
         """Seconds for which the peer may send nothing; 0 = without limit."""
 
-    def negotiated(self, interval_s: int) -> None:
+    def set_interval(self, interval_s: int) -> None:
         """Set the keep alive of the accepted CONNECT, 0..65535 seconds."""
         self.patience_s = interval_s * GRACE
 
-    def heard(self, now_s: float) -> None:
+    def note_packet(self, now_s: float) -> None:
         """Note that a control packet was received."""
         self._heard_s = now_s
 

@@ -30,13 +30,13 @@ class PartialPacketBudget:
 
     def __init__(self, turn: Turn, bytes_max: int) -> None:
         self.size_bytes = 0  # of all reservations
-        self.closed = 0  # connections whose packet was not complete in time
+        self.closed_count = 0  # connections whose packet was not complete in time
         self._turn = turn
         self._bytes_max = bytes_max
-        self._reserved: dict[Connection, tuple[int, float]] = {}  # (bytes, deadline; 0 = none)
+        self._reservations: dict[Connection, tuple[int, float]] = {}  # (bytes, deadline; 0 = none)
         self._line: dict[Connection, None] = {}  # connections that wait for room, in order
 
-    def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
+    def reserve(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
         """Reserve memory for a packet; return whether there was room.
 
         If not, ``user`` is resumed when it may call this again.
@@ -46,7 +46,7 @@ class PartialPacketBudget:
             size_bytes: length of the whole packet, above ``FREE_BYTES``.
             deadline_s: when it must be complete, monotonic seconds; 0 = no deadline.
         """
-        if self._bytes_max == 0 or user in self._reserved:
+        if self._bytes_max == 0 or user in self._reservations:
             return True
         is_first = not self._line or next(iter(self._line)) is user
         has_room = self.size_bytes == 0 or self.size_bytes + size_bytes <= self._bytes_max
@@ -54,15 +54,15 @@ class PartialPacketBudget:
             self._line[user] = None
             return False
         self._line.pop(user, None)
-        self._reserved[user] = (size_bytes, deadline_s)
+        self._reservations[user] = (size_bytes, deadline_s)
         self.size_bytes += size_bytes
         self._wake_first()
         return True
 
-    def give_back(self, user: Connection) -> None:
+    def release(self, user: Connection) -> None:
         """Release the reservation of ``user``, or its place in line: its packet is complete, or the
         connection ended."""
-        reserved = self._reserved.pop(user, None)
+        reserved = self._reservations.pop(user, None)
         if reserved is not None:
             self.size_bytes -= reserved[0]
             assert self.size_bytes >= 0, "more bytes were given back than were reserved"
@@ -72,18 +72,18 @@ class PartialPacketBudget:
             return
         self._wake_first()
 
-    def overdue(self, now_s: float) -> list[Connection]:
+    def overdue_connections(self, now_s: float) -> list[Connection]:
         """Return the connections whose deadline passed while others wait; the caller closes them.
 
-        Connections that the broker itself does not read (``reading_paused``) are not returned.
+        Connections that the broker itself does not read (``is_reading_paused``) are not returned.
         """
         if not self._line:
             return []
         late: list[Connection] = []
-        for user, (_, deadline_s) in self._reserved.items():
-            if 0.0 < deadline_s <= now_s and not user.reading_paused:
+        for user, (_, deadline_s) in self._reservations.items():
+            if 0.0 < deadline_s <= now_s and not user.is_reading_paused:
                 late.append(user)
-        self.closed += len(late)
+        self.closed_count += len(late)
         return late
 
     def _wake_first(self) -> None:

@@ -33,7 +33,9 @@ def reason_properties(link: Link, why: str) -> Properties | None:
     return Properties(reason_string=why[:REASON_CHARACTERS_MAX])
 
 
-def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link: Link) -> bytes:
+def encode_acknowledgement(
+    packet_type: int, packet_id: int, code: int, why: str, link: Link
+) -> bytes:
     """Return an encoded PUBACK, PUBREC or PUBCOMP; with the reason string ``why`` if ``code`` is a
     refusal."""
     if code >= reasons.UNSPECIFIED_ERROR:
@@ -51,7 +53,7 @@ def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link:
     return encode_ack(packet_type, packet_id, code, link.version)
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return ``name`` in quotes, cut to ``NAME_CHARACTERS_MAX`` characters."""
     return repr(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…")
 
@@ -61,13 +63,13 @@ def claimed_names(connect: Connect | None) -> str:
     log."""
     if connect is None:
         return ""
-    names = f"client {quoted(connect.client_id)}"
+    names = f"client {quote(connect.client_id)}"
     if connect.username is not None:
-        names += f", user {quoted(connect.username)}"
+        names += f", user {quote(connect.username)}"
     return f" ({names})"
 
 
-def refused_filters(filters: list[str], codes: list[int]) -> str:
+def refused_filters_text(filters: list[str], codes: list[int]) -> str:
     """Return the reason string of a SUBACK or UNSUBACK: its first refused filter, and the reason.
 
     Return an empty text if no filter was refused.
@@ -78,7 +80,7 @@ def refused_filters(filters: list[str], codes: list[int]) -> str:
         if code >= reasons.UNSPECIFIED_ERROR:
             refused += 1
             if refused == 1:
-                first = f"{quoted(topic_filter)}: {reasons.name_of(code)}"
+                first = f"{quote(topic_filter)}: {reasons.name_of(code)}"
     if refused <= 1:
         return first
     return f"{first}; {refused} of {len(codes)} filters are refused"

@@ -26,8 +26,8 @@ class SlowPeer:
 
     def __init__(self, timeout_s: float, now_s: float) -> None:
         self.timeout_s = timeout_s
-        self._took_s = now_s
-        self._taken_bytes: int | None = None
+        self._last_read_s = now_s
+        self._read_bytes: int | None = None
 
     def has_stalled(self, taken_bytes: int, now_s: float) -> bool:
         """Return whether the peer has read nothing for ``timeout_s``.
@@ -36,9 +36,9 @@ class SlowPeer:
             taken_bytes: bytes that it has read since any fixed moment.
             now_s: the current time, monotonic seconds.
         """
-        if self._taken_bytes is None:
-            self._taken_bytes = taken_bytes
-        elif taken_bytes > self._taken_bytes:
-            self._taken_bytes = taken_bytes
-            self._took_s = now_s
-        return now_s - self._took_s >= self.timeout_s
+        if self._read_bytes is None:
+            self._read_bytes = taken_bytes
+        elif taken_bytes > self._read_bytes:
+            self._read_bytes = taken_bytes
+            self._last_read_s = now_s
+        return now_s - self._last_read_s >= self.timeout_s

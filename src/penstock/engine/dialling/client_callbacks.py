@@ -2,9 +2,9 @@
 
 ::
 
-      server ─▶ ClientConnection ── connected, arrived, answered, writable, ended ─▶ ClientCallbacks
-                        ▲                                                                │
-                        ╰────────────── settle, subscribe, unsubscribe, disconnect ◀─────╯
+      server ─▶ ClientConnection ── on_connected, on_message, on_answer, … ─▶ ClientCallbacks
+                        ▲                                                          │
+                        ╰─────────── settle, subscribe, unsubscribe, disconnect ◀──╯
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from penstock.protocol.packets import Connack, Packet
 class ClientCallbacks:
     """The callbacks of one dialled connection."""
 
-    def connected(self, connack: Connack, now: Now) -> None:
+    def on_connected(self, connack: Connack, now: Now) -> None:
         """Handle the CONNACK that accepted the CONNECT.
 
         Packets that are sent in this call precede the packets that the session sends again.
         """
 
-    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
+    def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         """Handle a message; at QoS 1 and 2 call ``ClientConnection.settle`` for it, now or
         later."""
 
-    def answered(self, packet: Packet, now: Now) -> None:
+    def on_answer(self, packet: Packet, now: Now) -> None:
         """Handle a SUBACK or UNSUBACK."""
 
     def authenticate(self, data: bytes | None) -> bytes | None:
@@ -39,8 +39,8 @@ class ClientCallbacks:
         del data
         return None
 
-    def writable(self, now: Now) -> None:
+    def on_writable(self, now: Now) -> None:
         """Send waiting messages: the window or the socket may have room again."""
 
-    def ended(self, now: Now) -> None:
+    def on_end(self, now: Now) -> None:
         """Handle the end of the connection; its ``close_reason`` has the reason."""

@@ -120,11 +120,11 @@ class ClientConnection(Connection):
         )
         self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended the connection
         self.server_reference = ""  # the other server that this packet named [MQTT 5 §4.11]
-        self.application_is_full = False  # set by the application, which resumes this later
+        self.is_application_full = False  # set by the application, which resumes this later
         self.state_at_end: tuple[str, bytes] | None = (
             None  # topic and payload that ``disconnect`` publishes, see ``publish_state``
         )
-        self.is_unknown = False  # the server has a session whose state this side does not have
+        self.has_foreign_session = False  # the server has a session whose state is not known here
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._context = context
@@ -135,8 +135,8 @@ class ClientConnection(Connection):
         self._application = application
         self._is_known = is_known
         self.inherits = inherits
-        self._inherited = PacketIdCleanup()
-        self._receiving = ClientInbound(session, self.link, arrivals, application, asked)
+        self._cleanup = PacketIdCleanup()
+        self._inbound = ClientInbound(session, self.link, arrivals, application, asked)
         self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
@@ -147,15 +147,15 @@ class ClientConnection(Connection):
     def handle(self, packet: Packet, now: Now) -> None:
         """Handle one packet that the state accepts."""
         if isinstance(packet, Publish):
-            self._arrived(packet, now)
+            self._handle_publish(packet, now)
         elif isinstance(packet, Ack):
-            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
+            self.handle_acknowledgement(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Suback | Unsuback):
             if not self._session.transmission.free_packet_id(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
-            self._application.answered(packet, now)
+            self._application.on_answer(packet, now)
         elif isinstance(packet, Connack):
-            self._answered(packet, now)
+            self._handle_connack(packet, now)
         elif isinstance(packet, Auth):
             self._authenticate(packet)
         elif isinstance(packet, Disconnect):
@@ -163,15 +163,17 @@ class ClientConnection(Connection):
         else:  # PINGRESP has no content
             assert isinstance(packet, Pingresp), packet
 
-    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+    def handle_acknowledgement(
+        self, packet_type: int, packet_id: int, reason_code: int, now: Now
+    ) -> None:
         """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""
         if packet_type == PUBREL:
-            self._receiving.released(packet_id)
-        elif packet_type == PUBCOMP and self._inherited.is_open:
-            if self._inherited.released(packet_id):
-                self._all_released(now)
+            self._inbound.handle_pubrel(packet_id)
+        elif packet_type == PUBCOMP and self._cleanup.is_waiting:
+            if self._cleanup.handle_pubcomp(packet_id):
+                self._finish_cleanup(now)
         elif self._session.transmission.acknowledge(packet_type, packet_id, reason_code, now):
-            self.refill_due = True
+            self.is_refill_due = True
 
     def refill(self, now: Now) -> None:
         """Send queued messages: acknowledgements made room in the window."""
@@ -180,7 +182,7 @@ class ClientConnection(Connection):
 
     # -- CONNACK -------------------------------------------------------------------------
 
-    def _answered(self, connack: Connack, now: Now) -> None:
+    def _handle_connack(self, connack: Connack, now: Now) -> None:
         connect = self._connect
         if connack.reason_code != reasons.SUCCESS:
             self.reason_code = connack.reason_code
@@ -195,29 +197,29 @@ class ClientConnection(Connection):
         if connect.version == V31:  # CONNACK has no session present flag: v3.1 §3.2
             present = self._is_known and not connect.clean_start
         elif present and (connect.clean_start or not self._is_known):
-            self.is_unknown = True  # [MQTT-3.2.2-4]
+            self.has_foreign_session = True  # [MQTT-3.2.2-4]
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, "the server has a session that we know nothing of"
             )
         self._negotiate(connack.properties or Properties(), now)
-        self._receiving.connected(present)
+        self._inbound.begin_connection(present)
         if not present:
             self._session.session_lost()
         self.state = CONNECTED
-        self.link.opened = True
+        self.link.is_open = True
         self.inherits = self.inherits and present and self.link.qos_max == 2
-        self._application.connected(connack, now)
+        self._application.on_connected(connack, now)
         if self.state != CONNECTED:
             return
         if self.inherits:
-            self._inherited.release(self._session, self.link, self.limits, now)
+            self._cleanup.release(self._session, self.link, self.limits, now)
         else:
             self._session.attach(self.link, self.limits, self._window, now)
 
-    def _all_released(self, now: Now) -> None:
+    def _finish_cleanup(self, now: Now) -> None:
         self.inherits = False
         self._session.attach(self.link, self.limits, self._window, now)
-        self._application.writable(now)
+        self._application.on_writable(now)
 
     def _negotiate(self, accepted: Properties, now: Now) -> None:
         link = self.link
@@ -233,8 +235,8 @@ class ClientConnection(Connection):
             link.aliases = OutboundAliases(aliases)
         if accepted.server_keep_alive is not None:
             self._keep_alive_s = accepted.server_keep_alive
-        self._keep_alive.negotiated(self._keep_alive_s)
-        self._keep_alive.heard(now.monotonic_s)
+        self._keep_alive.set_interval(self._keep_alive_s)
+        self._keep_alive.note_packet(now.monotonic_s)
         if self._keep_alive_s > 0:
             self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
 
@@ -264,17 +266,17 @@ class ClientConnection(Connection):
         closed without a reason."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
-        return self.peer_closed
+        return self.has_peer_closed
 
     # -- messages from the server --------------------------------------------------------
 
-    def _arrived(self, publish: Publish, now: Now) -> None:
-        if not self._receiving.is_current():
+    def _handle_publish(self, publish: Publish, now: Now) -> None:
+        if not self._inbound.is_current():
             self._end(True, "another connection took the session over", now)
             return
-        self._receiving.arrived(publish, now)
+        self._inbound.handle_publish(publish, now)
         if publish.qos > 0 and self.state == CONNECTED:
-            self._receiving.acknowledge_settled()
+            self._inbound.acknowledge_settled()
 
     def settle(self, arrival: ReceivedMessage, code: int, now: Now) -> None:
         """Settle ``arrival``: have it acknowledged, on this connection or on a later one.
@@ -283,7 +285,7 @@ class ClientConnection(Connection):
         the message has ended, when the server sends the message again.
 
         Args:
-            arrival: the message that ``ClientCallbacks.arrived`` got, on this connection or an
+            arrival: the message that ``ClientCallbacks.on_message`` got, on this connection or an
                 earlier one.
             code: a reason code, 0x80 or more to refuse the message (before MQTT 5 a message cannot
                 be refused, and is acknowledged); or ``NOT_ACKNOWLEDGED``: the server sends the
@@ -295,9 +297,9 @@ class ClientConnection(Connection):
             LocalProtocolError: no acknowledgement of this message may have this code.
         """
         if arrival.publish.qos > 0:
-            self._receiving.settle(arrival, code, now)
+            self._inbound.settle(arrival, code, now)
             if self.state == CONNECTED:
-                self._receiving.acknowledge_settled()
+                self._inbound.acknowledge_settled()
 
     # -- SUBSCRIBE and UNSUBSCRIBE -------------------------------------------------------
 
@@ -306,8 +308,8 @@ class ClientConnection(Connection):
     ) -> int:
         """Send SUBSCRIBE; return its packet identifier, or 0 if none is free.
 
-        ``ClientCallbacks.answered`` gets the SUBACK. The packet is sent after the commit, which may
-        store that the server lost its session.
+        ``ClientCallbacks.on_answer`` gets the SUBACK. The packet is sent after the commit, which
+        may store that the server lost its session.
 
         Raises:
             LocalProtocolError: 0x95, the packet is larger than the server accepts; or it cannot be
@@ -351,15 +353,15 @@ class ClientConnection(Connection):
         if self.link.is_full():
             self.link.resume_when_room()
             return True
-        if self._context.store.is_full():
+        if self._context.store_health.is_full():
             self._context.turn.resume_when_sealed(self)
             return True
-        return self.must_yield_batch(self._context) or self.application_is_full
+        return self.must_yield_batch(self._context) or self.is_application_full
 
     def broker_is_saturated(self) -> bool:
         """Return whether no packets may be decoded because too much waits for commits and sockets;
         if so, arrange for ``resume``."""
-        if not self._context.store.is_full():
+        if not self._context.store_health.is_full():
             return self.must_yield_batch(self._context)
         self._context.turn.resume_when_sealed(self)
         return True
@@ -373,12 +375,12 @@ class ClientConnection(Connection):
         began."""
         if self.state == CONNECTED and self._session.link is self.link:
             self._session.outbound.refill(now)
-            self._application.writable(now)
+            self._application.on_writable(now)
         super().resume(now)
 
     def writable(self, now: Now) -> None:
         """Continue sending: the socket's write buffer has room again."""
-        self.link.socket_has_room()
+        self.link.mark_socket_writable()
         self.resume(now)
 
     # -- keep alive ------------------------------------------------------------------------
@@ -389,7 +391,7 @@ class ClientConnection(Connection):
         if self.state != CONNECTED:
             return silent_s
         earliest_s = silent_s
-        release_until_s = self._inherited.until_s if self._inherited.is_open else NO_DEADLINE
+        release_until_s = self._cleanup.until_s if self._cleanup.is_waiting else NO_DEADLINE
         for due_s in (self._ping_due_s, release_until_s):
             if due_s != NO_DEADLINE and (earliest_s == NO_DEADLINE or due_s < earliest_s):
                 earliest_s = due_s
@@ -397,14 +399,14 @@ class ClientConnection(Connection):
 
     def tick(self, now: Now) -> None:
         """Send PINGREQ if it is due; end the connection if the server was silent for too long."""
-        if self._inherited.is_open and self._inherited.until_s <= now.monotonic_s:
-            self._inherited.give_up()
-            self._all_released(now)
+        if self._cleanup.is_waiting and self._cleanup.until_s <= now.monotonic_s:
+            self._cleanup.give_up()
+            self._finish_cleanup(now)
         silent_s = super().deadline_s()
         if silent_s == NO_DEADLINE:
             return
-        if self.reading_paused and self.state == CONNECTED:  # its packets are not read
-            self._keep_alive.heard(now.monotonic_s)
+        if self.is_reading_paused and self.state == CONNECTED:  # its packets are not read
+            self._keep_alive.note_packet(now.monotonic_s)
         elif silent_s <= now.monotonic_s:
             if self.state == CONNECTED:
                 why = "the server said nothing for 1.5 x keep alive"
@@ -460,18 +462,18 @@ class ClientConnection(Connection):
             return
         super()._end(with_will, because, now, answered)
         if self._session.link is self.link:
-            if self.ended_by_peer:
+            if self.is_ended_by_peer:
                 self._session.transmission.peer_ended()
             self._session.detach(now)
-        self._application.ended(now)
+        self._application.on_end(now)
 
     @property
-    def ended_by_peer(self) -> bool:
+    def is_ended_by_peer(self) -> bool:
         """Return whether the server ended the connection, maybe because of a message: it closed, or
         sent a DISCONNECT with such a reason."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _NOT_ABOUT_MESSAGES
-        return self.peer_closed
+        return self.has_peer_closed
 
 
 def _reason_text(code: int, properties: Properties | None) -> str:

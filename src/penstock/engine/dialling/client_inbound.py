@@ -2,7 +2,7 @@
 
 ::
 
-      PUBLISH ─▶ topic alias ─▶ new ─▶ ClientCallbacks.arrived … settle ─╮
+      PUBLISH ─▶ topic alias ─▶ new ─▶ ClientCallbacks.on_message … settle ─╮
                             ╰─▶ repeat of a known message ───────────────┴▶ PUBACK, PUBREC in turn
       PUBREL ─▶ PUBCOMP
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import quoted
+from penstock.engine.connection.reason_strings import quote
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.unacknowledged import (
     NOT_ACKNOWLEDGED,
@@ -64,15 +64,15 @@ class ClientInbound:
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
         self._topic: str | None = None  # topic of the latest message, which is valid
 
-    def connected(self, session_present: bool) -> None:
+    def begin_connection(self, session_present: bool) -> None:
         """Begin to receive messages: the server accepted the CONNECT."""
-        self._number = self._arrivals.connected(session_present)
+        self._number = self._arrivals.begin_connection(session_present)
 
     def is_current(self) -> bool:
         """Return whether no later connection has taken the session over."""
         return self._number == self._arrivals.connection
 
-    def arrived(self, publish: Publish, now: Now) -> None:
+    def handle_publish(self, publish: Publish, now: Now) -> None:
         """Pass a PUBLISH to the application, unless it repeats a known message.
 
         Raises:
@@ -86,14 +86,14 @@ class ClientInbound:
         if topic is not self._topic:
             if not is_topic_name(topic, PACKET_IDENTIFIERS):
                 raise RemoteProtocolError(
-                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
+                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {quote(topic)}"
                 )
             self._topic = topic
         counters = self._link.counters
         counters.messages_received.count(publish.qos)
         counters.publish_bytes_received += len(publish.payload)
         if publish.qos == 0:
-            self._application.arrived(ReceivedMessage(publish, topic), now)
+            self._application.on_message(ReceivedMessage(publish, topic), now)
         elif publish.qos == 2 and self._is_repeat(publish):
             self._session.receive(publish, now)
             self._arrivals.receive_repeat(publish, topic)
@@ -102,7 +102,7 @@ class ClientInbound:
             arrival = self._arrivals.receive(publish, topic)
             self._check_receive_maximum()
             if arrival is not None:
-                self._application.arrived(arrival, now)
+                self._application.on_message(arrival, now)
 
     def _is_repeat(self, publish: Publish) -> bool:
         """Return whether this QoS 2 message was received before, and waits for its PUBREL.
@@ -155,8 +155,8 @@ class ClientInbound:
                 self._link.ack_after_commit(encoded)
             arrival = self._arrivals.next_settled()
 
-    def released(self, packet_id: int) -> None:
+    def handle_pubrel(self, packet_id: int) -> None:
         """Handle a PUBREL: forget the packet identifier and send PUBCOMP."""
-        self._arrivals.released(packet_id)
+        self._arrivals.handle_pubrel(packet_id)
         code = self._session.release(packet_id)
         self._link.ack_after_commit(encode_ack(PUBCOMP, packet_id, code, self._link.version))

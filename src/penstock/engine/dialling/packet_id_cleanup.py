@@ -32,30 +32,30 @@ class PacketIdCleanup:
 
     def __init__(self) -> None:
         self.until_s = NO_DEADLINE  # when to stop waiting for PUBCOMP, monotonic seconds
-        self._unreleased: set[int] = set()
+        self._awaited_pubcomps: set[int] = set()
 
     @property
-    def is_open(self) -> bool:
+    def is_waiting(self) -> bool:
         """Return whether PUBCOMPs of the server are still awaited."""
-        return len(self._unreleased) > 0
+        return len(self._awaited_pubcomps) > 0
 
     def release(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
         """Send PUBREL for all packet identifiers that ``session`` will use."""
         last_id = PACKET_IDENTIFIERS
-        if not session.stored:
+        if not session.is_stored:
             own = limits.window(PACKET_IDENTIFIERS)
             last_id = min(own + _REQUEST_IDS, PACKET_IDENTIFIERS)
         session.limit_packet_ids(last_id)
-        self._unreleased = set(range(1, last_id + 1))
+        self._awaited_pubcomps = set(range(1, last_id + 1))
         self.until_s = now.monotonic_s + limits.connect_timeout_s
         for packet_id in range(1, last_id + 1):
             link.send_after_commit(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
 
-    def released(self, packet_id: int) -> bool:
+    def handle_pubcomp(self, packet_id: int) -> bool:
         """Handle a PUBCOMP; return whether it was the last awaited one."""
-        self._unreleased.discard(packet_id)
-        return len(self._unreleased) == 0
+        self._awaited_pubcomps.discard(packet_id)
+        return len(self._awaited_pubcomps) == 0
 
     def give_up(self) -> None:
         """Stop waiting for PUBCOMPs: the server did not send them in time."""
-        self._unreleased = set()
+        self._awaited_pubcomps = set()

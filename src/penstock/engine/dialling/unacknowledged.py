@@ -68,7 +68,7 @@ class UnacknowledgedMessages:
 
     def __init__(self) -> None:
         self.connection = 0  # number of the current connection; earlier ones are over
-        self._open: dict[int, ReceivedMessage] = {}  # by packet identifier
+        self._by_packet_id: dict[int, ReceivedMessage] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
         self._line: Fifo[ReceivedMessage] = (
             Fifo()
@@ -78,7 +78,7 @@ class UnacknowledgedMessages:
         """Return how many messages of the current connection are not acknowledged yet."""
         return len(self._line)
 
-    def connected(self, is_same_session: bool) -> int:
+    def begin_connection(self, is_same_session: bool) -> int:
         """Begin a new connection; return its number.
 
         Unless ``is_same_session``, all messages are forgotten.
@@ -86,24 +86,24 @@ class UnacknowledgedMessages:
         self._line.clear()
         self._repeats.clear()
         if not is_same_session:
-            for arrival in self._open.values():
+            for arrival in self._by_packet_id.values():
                 arrival.is_known = False
-            self._open.clear()
+            self._by_packet_id.clear()
         self.connection += 1
         return self.connection
 
     def receive(self, publish: Publish, topic: str) -> ReceivedMessage | None:
         """Add the message of a QoS 1 or 2 PUBLISH, and return it; return None for a repeat."""
-        known = self._open.get(publish.packet_id)
+        known = self._by_packet_id.get(publish.packet_id)
         if known is not None and known.is_repeated_by(publish, topic):
             if known.connection != self.connection:
-                self._join(known)
+                self._append(known)
             return None
         if known is not None:
             known.is_known = False
         arrival = ReceivedMessage(publish, topic)
-        self._open[publish.packet_id] = arrival
-        self._join(arrival)
+        self._by_packet_id[publish.packet_id] = arrival
+        self._append(arrival)
         return arrival
 
     def receive_repeat(self, publish: Publish, topic: str) -> None:
@@ -111,7 +111,7 @@ class UnacknowledgedMessages:
 
         The application had the message on an earlier connection.
         """
-        known = self._open.get(publish.packet_id)
+        known = self._by_packet_id.get(publish.packet_id)
         if known is not None:
             if known.connection == self.connection:
                 return
@@ -121,25 +121,25 @@ class UnacknowledgedMessages:
             again = ReceivedMessage(publish, topic)
             again.code = reasons.SUCCESS
             again.is_known = False
-            self._join(again)
+            self._append(again)
 
-    def released(self, packet_id: int) -> None:
+    def handle_pubrel(self, packet_id: int) -> None:
         """Forget the QoS 2 message with this packet identifier: its server sent PUBREL.
 
         PUBREL before PUBREC is sent by a server that cannot send the message again and frees its
         packet identifier (``InFlightWindow.give_up``). It would take a PUBREC after PUBCOMP for
         that of the next message with the same identifier.
         """
-        known = self._open.get(packet_id)
+        known = self._by_packet_id.get(packet_id)
         if known is not None and known.publish.qos == 2:
             self._forget(known)
         self._repeats.discard(packet_id)
 
     def _forget(self, arrival: ReceivedMessage) -> None:
         arrival.is_known = False
-        del self._open[arrival.publish.packet_id]
+        del self._by_packet_id[arrival.publish.packet_id]
 
-    def _join(self, arrival: ReceivedMessage) -> None:
+    def _append(self, arrival: ReceivedMessage) -> None:
         assert arrival.connection != self.connection, "a message is in the line only once"
         arrival.connection = self.connection
         self._line.append(arrival)

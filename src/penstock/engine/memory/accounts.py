@@ -57,7 +57,7 @@ class Account(BodyAccount):
         self.waiting_bytes = 0
         self.inbound_bytes = 0  # from clients: ``pending_publishes``, identifiers in ``inbound``
         self.buffered_bytes = 0  # in the socket buffers of its clients; see ``link``
-        self._known = known
+        self._accounts_by_key = known
         self.sessions_max = sessions_max
         self._sessions_bytes_max = _share_of(budget.sessions_bytes_max, share)
         self._qos0_bytes_max = _share_of(budget.qos0_bytes_max, share)
@@ -175,9 +175,9 @@ class Account(BodyAccount):
 
     def _add_large(self, message: Message, size_bytes: int) -> None:
         """Add a delivery with this body, which counts once in an account and once in the budget."""
-        accounts = message.accounts
+        accounts = message.deliveries_by_account
         if accounts is None:
-            accounts = message.accounts = {}
+            accounts = message.deliveries_by_account = {}
         if not accounts:
             self.budget.waiting_bytes += size_bytes
         count = accounts.get(self, 0)
@@ -186,7 +186,7 @@ class Account(BodyAccount):
         accounts[self] = count + 1
 
     def _remove_large(self, message: Message, size_bytes: int) -> None:
-        accounts = message.accounts
+        accounts = message.deliveries_by_account
         assert accounts is not None
         count = accounts[self] - 1
         if count > 0:
@@ -269,12 +269,12 @@ class Account(BodyAccount):
     def _register(self) -> None:
         """Add the account to ``known`` if it has sessions, groups or retained messages; else
         remove it there."""
-        if self._known is None:
+        if self._accounts_by_key is None:
             return
         if self.sessions > 0 or self.groups > 0 or self.retained_bytes > 0:
-            self._known[self.key] = self
+            self._accounts_by_key[self.key] = self
         else:
-            self._known.pop(self.key, None)
+            self._accounts_by_key.pop(self.key, None)
 
 
 @final
@@ -305,15 +305,15 @@ class Accounts:
         for account in self._by_key.values():
             account.sessions_max = sessions_max
 
-    def of(self, username: str | None, address: str) -> Account:
+    def account_of(self, username: str | None, address: str) -> Account:
         """Return the account of a user; with ``username`` None, that of the anonymous clients at
         the source of ``address``."""
         key = f"user {username}"
         if username is None:
             key = f"address {source_of(address) or NO_ADDRESS}"
-        return self.with_key(key)
+        return self.account_with_key(key)
 
-    def with_key(self, key: str) -> Account:
+    def account_with_key(self, key: str) -> Account:
         """Return the account with this key, which may be new; with an empty key, the common one."""
         if not key:
             return self.common

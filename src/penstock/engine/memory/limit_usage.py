@@ -6,8 +6,8 @@
                          times + 1, since = now                     total += now - since
 
 Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell
-writes that line for the limits in ``EngineContext.reached``, where each limit is once until
-``watched`` is reset.
+writes that line for the limits in ``EngineContext.newly_reached``, where each limit is once until
+``is_watched`` is reset.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class LimitUsage:
         self.limit = limit
         self.times = 0
         self.since_s = NOT_AT_LIMIT
-        self.watched = False  # whether ``EngineContext.reached`` or the shell has this limit
+        self.is_watched = False  # ``EngineContext.newly_reached`` or the shell has it
         self._total_s = 0.0
 
-    def reached(self, now_s: float) -> bool:
+    def mark_reached(self, now_s: float) -> bool:
         """Note that the client is at the limit; return whether it was below until now."""
         if self.since_s >= 0:
             return False
@@ -49,7 +49,7 @@ class LimitUsage:
         self.times += 1
         return True
 
-    def leave(self, now_s: float) -> None:
+    def mark_left(self, now_s: float) -> None:
         """Note that the client is below the limit, and add the time at the limit to the total."""
         if self.since_s >= 0:
             self._total_s += now_s - self.since_s

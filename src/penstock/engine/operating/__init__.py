@@ -11,5 +11,5 @@ Modules::
     selection         the conditions by which an operator selects sessions
     recorded          the flight recorder's events of one client, or of one message
     explaining        all facts about one client and a topic
-    admin_actions     kick, ban, remove, clear, drain
+    admin_actions     kick, ban, remove_session, clear_retained, drain
 """

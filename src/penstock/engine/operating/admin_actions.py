@@ -3,21 +3,21 @@
 ::
 
       kick            DISCONNECT 0x98, the will is published; a session with an expiry stays
-      remove          the session ends as if it had expired; its client is kicked first
-      clear           a retained message is removed, in memory and with the next commit
-      ban, lift       see ``bans``
+      remove_session  the session ends as if it had expired; its client is kicked first
+      clear_retained  a retained message is removed, in memory and with the next commit
+      ban, lift_ban   see ``bans``
       drain           see ``draining``
 
 Events have the name of the operator (``by``); a user of the control socket has no name. ``kick``
-and ``remove`` act on one session; the caller walks over many sessions in portions (``listing``).
-Sessions of this broker's bridges are not changed: the settings define them.
+and ``remove_session`` act on one session; the caller walks over many sessions in portions
+(``listing``). Sessions of this broker's bridges are not changed: the settings define them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.access.bans import ADDRESS, FOR_GOOD, Ban
+from penstock.engine.access.bans import ADDRESS, UNTIL_RESTART, Ban
 from penstock.engine.clock import Now
 from penstock.engine.operating.listing import connection_of, is_bridge
 from penstock.engine.reporting.events import ADMINISTERED, Event
@@ -48,7 +48,7 @@ def ban(
     Raises:
         ValueError: ``kind`` is unknown, or ``value`` is not an address or network.
     """
-    until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
+    until_s = now.monotonic_s + for_s if for_s > 0.0 else UNTIL_RESTART
     made = server.bans.ban(kind, value, until_s, why or BANNED)
     event: Event = {"kind": kind, "value": made.value, "for_s": for_s}
     note_action(server, "ban", event, by)
@@ -64,7 +64,7 @@ def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) ->
         events.note(BANNED_EVENT, event)
 
 
-def lift(server: Server, kind: str, value: str, by: str = "") -> bool:
+def lift_ban(server: Server, kind: str, value: str, by: str = "") -> bool:
     """Remove a ban; return whether there was one. Raises ValueError as ``ban`` does."""
     if not server.bans.lift(kind, value):
         return False
@@ -96,12 +96,12 @@ def kick(server: Server, session: Session, why: str, now: Now, by: str = "") -> 
     return True
 
 
-def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
+def remove_session(server: Server, session: Session, now: Now, by: str = "") -> bool:
     """Disconnect the client of ``session`` and end the session; return whether that was done.
 
     It is not done for a session that has ended already, or of a bridge.
     """
-    if session.ended or is_bridge(session):
+    if session.is_ended or is_bridge(session):
         return False
     event: Event = {
         "client": session.client_id,
@@ -111,12 +111,12 @@ def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
     }
     note_action(server, "remove", event, by)
     kick(server, session, "", now, by)
-    if not session.ended:  # a session without an expiry interval ended with its connection
+    if not session.is_ended:  # a session without an expiry interval ended with its connection
         server.registry.end(session, now)
     return True
 
 
-def clear(server: Server, topic: str, by: str = "") -> bool:
+def clear_retained(server: Server, topic: str, by: str = "") -> bool:
     """Remove the retained message of ``topic``; return whether there was one.
 
     Subscribers get no message about it.
@@ -146,7 +146,7 @@ def end_drain(server: Server, by: str = "") -> bool:
     if draining is None:
         return False
     server.draining = None
-    event: Event = {"sent_away": draining.sent_away}
+    event: Event = {"sent_away": draining.clients_sent_away}
     note_action(server, "end_drain", event, by)
     return True
 

@@ -20,12 +20,12 @@ from penstock.engine.operating.listing import (
     retained_summary,
     session_summary,
 )
-from penstock.engine.operating.recorded import is_recorded, recorded, recorded_about
+from penstock.engine.operating.recorded import is_recorded, recorded_events, recorded_events_about
 from penstock.engine.reporting.drop_counts import OwnerDrops, slug_of
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import is_shared, topic_matches, unshared
+from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
 
 FILTERS_LISTED_MAX: Final = 100
 DELIVERIES_LISTED_MAX: Final = 20
@@ -62,7 +62,7 @@ class ReceiverWalk:
         self._groups = list(matches.groups)
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether all sessions and groups were visited, or ``RECEIVERS_LISTED_MAX``."""
         full = len(self.found) >= RECEIVERS_LISTED_MAX
         return full or not (self._sessions or self._groups)
@@ -76,7 +76,7 @@ class ReceiverWalk:
             state = _state_in(self._server, session, self._offset)
             name = session.client_id
             self._add(name, "bridge" if is_bridge(session) else "client", qos, state)
-            self.found[-1]["times"] = recorded_about(self._server, name, self._offset)
+            self.found[-1]["times"] = recorded_events_about(self._server, name, self._offset)
             self.found[-1]["is_recorded"] = is_recorded(self._server, name, self._offset)
 
     def _visit_group(self, group: SharedGroup) -> None:
@@ -85,14 +85,16 @@ class ReceiverWalk:
             if delivery.offset == self._offset:
                 self._add(name, "group", delivery.qos, IN_GROUP)
                 return
-        for member in group.members.connected:
+        for member in group.members.connected_members:
             for entry in member.session.transmission.window.entries():
-                if entry.offset == self._offset and entry.shared is not None:
+                if entry.offset == self._offset and entry.shared_origin is not None:
                     self._add(
                         f"{member.session.client_id} of {name}", "group", entry.qos, IN_FLIGHT
                     )
                     return
-        self._add(name, "group", 2, _dropped_for(self._server.drops.of_groups, name, self._offset))
+        self._add(
+            name, "group", 2, _dropped_for(self._server.drops.group_drops, name, self._offset)
+        )
 
     def _add(self, name: str, kind: str, qos: int, state: str) -> None:
         self.found.append({"name": name, "kind": kind, "qos": qos, "state": state})
@@ -109,7 +111,7 @@ class MatchWalk:
 
     def __init__(self, session: Session | None, topic: str) -> None:
         self.found: list[SessionSubscription] = []
-        self.finished = session is None or not topic
+        self.is_finished = session is None or not topic
         self._session = session
         self._topic = topic
         self._filters = [] if session is None else list(session.subscriptions)
@@ -120,10 +122,10 @@ class MatchWalk:
         assert self._session is not None
         for topic_filter in self._filters[self._seen : self._seen + visits]:
             entry = self._session.subscriptions.get(topic_filter)
-            if entry is not None and topic_matches(unshared(topic_filter), self._topic):
+            if entry is not None and topic_matches(without_share_prefix(topic_filter), self._topic):
                 self.found.append(entry)
         self._seen += visits
-        self.finished = self._seen >= len(self._filters)
+        self.is_finished = self._seen >= len(self._filters)
 
 
 def explain(
@@ -148,10 +150,10 @@ def explain(
     facts: JsonObject = {
         "client_id": client_id,
         "banned_because": _ban(server, client_id, session, now),
-        "store_fails": server.context.store.fails,
+        "store_fails": server.context.store_health.is_failing,
         "draining": server.draining is not None,
         "topic": topic,
-        "recorded": recorded(server, client_id),
+        "recorded": recorded_events(server, client_id),
     }
     if session is None:
         return facts
@@ -167,8 +169,8 @@ def explain(
     if session.link is not None:
         facts["reads"] = session.link.has_room()
         facts["max_packet_size"] = session.link.max_packet_size_bytes
-    facts["drops"] = _drops(server.drops.of_clients, client_id)
-    facts["last_drops"] = _last_drops(server.drops.of_clients, client_id)
+    facts["drops"] = _drops(server.drops.client_drops, client_id)
+    facts["last_drops"] = _last_drops(server.drops.client_drops, client_id)
     facts["group_drops"] = _group_drops(server, session)
     entries = session.transmission.window.entries()
     facts["in_flight"] = [_delivery(entry) for entry in entries[:DELIVERIES_LISTED_MAX]]
@@ -195,7 +197,7 @@ def _ban(server: Server, client_id: str, session: Session | None, now: Now) -> s
     connection = None if session is None else connection_of(server, session)
     address = "" if connection is None else connection.address
     username = None if session is None else session.username
-    ban = server.bans.banned(address, username, client_id, now.monotonic_s)
+    ban = server.bans.find_ban(address, username, client_id, now.monotonic_s)
     return None if ban is None else f"{ban.kind} {ban.value}: {ban.reason}"
 
 
@@ -205,7 +207,7 @@ def _delivery(entry: Delivery) -> JsonObject:
         "topic": "" if entry.message is None else entry.message.topic,
         "qos": entry.qos,
         "packet_id": entry.packet_id,
-        "sent": entry.sent,
+        "sent": entry.is_sent,
     }
 
 
@@ -221,13 +223,13 @@ def _drops(drops: OwnerDrops, name: str) -> JsonObject:
 def _last_drops(drops: OwnerDrops, name: str) -> list[JsonObject]:
     return [
         {"reason": slug_of(drop.reason), "topic": drop.topic, "offset": drop.offset}
-        for drop in drops.last_of(name)
+        for drop in drops.last_drops_of(name)
     ]
 
 
 def _group_drops(server: Server, session: Session) -> list[JsonObject]:
     """Return the drops of the client's shared subscriptions, of those that have any."""
-    drops = server.drops.of_groups
+    drops = server.drops.group_drops
     found: list[JsonObject] = []
     for name in session.outbound.shared_filters or {}:
         counts = _drops(drops, name)
@@ -250,11 +252,13 @@ def _groups(server: Server, matching: list[SessionSubscription]) -> list[JsonObj
 
 def _group(group: SharedGroup) -> JsonObject:
     members = group.members
-    connected = [member.session.client_id for member in members.connected[:MEMBERS_LISTED_MAX]]
+    connected = [
+        member.session.client_id for member in members.connected_members[:MEMBERS_LISTED_MAX]
+    ]
     return {
         "filter": group.topic_filter,
         "members": len(members.by_session),
-        "connected": len(members.connected),
+        "connected": len(members.connected_members),
         "connected_members": connected,
         "queue": group.queue.queue_length,
     }
@@ -272,11 +276,11 @@ def _state_in(server: Server, session: Session, offset: int) -> str:
     for delivery in session.backlog.queue.waiting(WAITING_SEARCHED_MAX):
         if delivery.offset == offset:
             return WAITING
-    return _dropped_for(server.drops.of_clients, session.client_id, offset)
+    return _dropped_for(server.drops.client_drops, session.client_id, offset)
 
 
 def _dropped_for(drops: OwnerDrops, name: str, offset: int) -> str:
-    for drop in drops.last_of(name):
+    for drop in drops.last_drops_of(name):
         if drop.offset == offset:
             return f"{DROPPED}:{slug_of(drop.reason)}"
     return ""
@@ -297,10 +301,10 @@ def _states(
     """
     wanted = set(offsets)
     states: dict[str, str] = {}
-    last_drops = server.drops.last_of(client_id)
+    last_drops = server.drops.last_drops_of(client_id)
     for entry in matching:
         if is_shared(entry.subscription.topic_filter):
-            last_drops += server.drops.of_groups.last_of(entry.subscription.topic_filter)
+            last_drops += server.drops.group_drops.last_drops_of(entry.subscription.topic_filter)
     for drop in last_drops:
         if drop.offset in wanted:
             states[str(drop.offset)] = f"{DROPPED}:{slug_of(drop.reason)}"

@@ -13,7 +13,7 @@ from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.message import Delivery
 from penstock.engine.operating.flow import FlowSnapshot
 from penstock.engine.operating.listing import JsonObject, connection_of
-from penstock.engine.operating.ranking import ranked, update_rates
+from penstock.engine.operating.ranking import ranking_entry, update_rates
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.session.lane import Lane
@@ -38,7 +38,7 @@ def flow_details(server: Server, session: Session, now: Now) -> JsonObject:
     connection = connection_of(server, session)
     drops = server.drops.counts_by_reason(session.client_id)
     flow = FlowSnapshot(session, connection, drops, now)
-    details = ranked(server, session, now)
+    details = ranking_entry(server, session, now)
     states = [_state(entry) for entry in session.transmission.window.entries()]
     details["places"] = "".join(states[:PLACES_LISTED_MAX])
     details["places_by_state"] = {
@@ -70,7 +70,7 @@ def flow_details(server: Server, session: Session, now: Now) -> JsonObject:
 
 
 def _state(entry: Delivery) -> str:
-    if not entry.sent:
+    if not entry.is_sent:
         return SEND_AGAIN
     if entry.state == AWAIT_PUBACK:
         return PUBACK_DUE

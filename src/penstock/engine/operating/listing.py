@@ -42,14 +42,14 @@ class SessionWalk:
 
     def __init__(self, server: Server, selection: SessionSelection, cursor: int = 0) -> None:
         self.cursor = cursor
-        self.finished = False
+        self.is_finished = False
         self._server = server
         self._selection = selection
 
     def step(self, visits: int, now: Now) -> list[Session]:
         """Visit the next sessions, at most ``visits``; return those that are selected."""
         found: list[Session] = []
-        seen = self._server.registry.order.after(self.cursor, visits)
+        seen = self._server.registry.index.sessions_after(self.cursor, visits)
         characters = 0
         for session in seen:
             if characters > CHARACTERS_MAX:
@@ -59,7 +59,7 @@ class SessionWalk:
             if self._selection.has(session, connection_of(self._server, session), now):
                 found.append(session)
         if len(seen) < visits:
-            self.finished = True
+            self.is_finished = True
         return found
 
 

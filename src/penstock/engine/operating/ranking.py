@@ -61,7 +61,7 @@ class RankingWalk:
     def __init__(
         self, server: Server, selection: SessionSelection, measure: int, count_max: int
     ) -> None:
-        self.selected = 0  # number of sessions that were ranked
+        self.selected_count = 0  # number of sessions that were ranked
         self._server = server
         self._walk = SessionWalk(server, selection)
         self._measure = measure
@@ -69,15 +69,15 @@ class RankingWalk:
         self._best: list[tuple[float, int, Session]] = []  # a heap, the lowest first
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether all sessions were visited."""
-        return self._walk.finished
+        return self._walk.is_finished
 
     def step(self, visits: int, now: Now) -> None:
         """Visit the next ``visits`` sessions, and rank those that are selected."""
         best = self._best
         for session in self._walk.step(visits, now):
-            self.selected += 1
+            self.selected_count += 1
             link = session.link
             if link is not None:
                 update_rates(link, now)
@@ -90,7 +90,7 @@ class RankingWalk:
 
     def best(self) -> list[Session]:
         """Return the highest sessions found so far, the highest first."""
-        found = sorted(self._best, key=_place, reverse=True)
+        found = sorted(self._best, key=_rank_key, reverse=True)
         return [session for _, _, session in found]
 
     def _value(self, session: Session, now: Now) -> float:
@@ -116,11 +116,11 @@ class RankingWalk:
         return 0.0 if rates is None else rates.received_per_s + rates.sent_per_s
 
 
-def _place(entry: tuple[float, int, Session]) -> tuple[float, int]:
+def _rank_key(entry: tuple[float, int, Session]) -> tuple[float, int]:
     return entry[0], entry[1]
 
 
-def ranked(server: Server, session: Session, now: Now) -> JsonObject:
+def ranking_entry(server: Server, session: Session, now: Now) -> JsonObject:
     """Return the description of a session in a ranking: that of a list, with bytes and limits."""
     link = session.link
     description: JsonObject = asdict(session_summary(server, session))

@@ -21,12 +21,12 @@ from penstock.engine.server.server import Server
 from penstock.protocol import reasons
 
 
-def recorded(server: Server, client_id: str) -> JsonObject | None:
+def recorded_events(server: Server, client_id: str) -> JsonObject | None:
     """Return all recorded events of a client; None if there are none."""
     recorder = server.context.recorder
     if recorder is None:
         return None
-    record = recorder.of(client_id)
+    record = recorder.record_of(client_id)
     refusals = recorder.refusals_of(client_id)
     if record is None and not refusals:
         return None
@@ -43,13 +43,13 @@ def recorded(server: Server, client_id: str) -> JsonObject | None:
     return found
 
 
-def recorded_about(server: Server, client_id: str, offset: int) -> list[JsonObject]:
+def recorded_events_about(server: Server, client_id: str, offset: int) -> list[JsonObject]:
     """Return the recorded events of a client that may be about the message at ``offset``.
 
     If ``certain`` is false, the events of that time may be about other messages only.
     """
     recorder = server.context.recorder
-    record = None if recorder is None else recorder.of(client_id)
+    record = None if recorder is None else recorder.record_of(client_id)
     if record is None:
         return []
     return [
@@ -62,7 +62,7 @@ def recorded_about(server: Server, client_id: str, offset: int) -> list[JsonObje
 def is_recorded(server: Server, client_id: str, offset: int) -> bool:
     """Return whether the record of a client began before the message at ``offset`` was logged."""
     recorder = server.context.recorder
-    record = None if recorder is None else recorder.of(client_id)
+    record = None if recorder is None else recorder.record_of(client_id)
     return record is not None and record.since_offset <= offset
 
 

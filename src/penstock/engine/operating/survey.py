@@ -84,7 +84,7 @@ class SurveyWalk:
 
     def step(self, visits: int) -> bool:
         """Count the next ``visits`` sessions; return whether all sessions were counted."""
-        sessions = self._server.registry.order.after(self._cursor, visits)
+        sessions = self._server.registry.index.sessions_after(self._cursor, visits)
         for session in sessions:
             self._cursor = session.number
             self.survey.add(self._server, session)

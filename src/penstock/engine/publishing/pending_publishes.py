@@ -52,7 +52,7 @@ class PendingPublishes:
     def __init__(self, limits: EngineLimits) -> None:
         self.count = 0
         self.size_bytes = 0
-        self.looked_at = 0  # entries of the queue that ``first`` visited, since the start
+        self.visits = 0  # entries of the queue that ``first`` visited, since the start
         self._account: Account | None = None
         self._queue: Fifo[_PendingPublish] | None = None
         self._by_id: dict[int, _PendingPublish] | None = None  # the latest by packet identifier
@@ -64,7 +64,7 @@ class PendingPublishes:
         )
 
     @property
-    def unacknowledged(self) -> int:
+    def unacknowledged_count(self) -> int:
         """Return the number of pending messages of QoS 1 and 2."""
         return 0 if self._by_id is None else len(self._by_id)
 
@@ -123,7 +123,7 @@ class PendingPublishes:
         """Return the next message to publish, and leave it in place; None if there is none."""
         queue = self._queue
         while queue is not None and len(queue) > 0:
-            self.looked_at += 1
+            self.visits += 1
             packet = queue.first().packet
             if packet is not None:
                 return packet

@@ -166,7 +166,7 @@ class Producers:
             return "this producer is not known, or was forgotten: its next message is 1"
         return f"message {message.sequence} is out of sequence: {latest + 1} is next"
 
-    def published(self, username: str | None, message: ProducerSequence, now: Now) -> None:
+    def record_published(self, username: str | None, message: ProducerSequence, now: Now) -> None:
         """Record ``message``, which was judged ``NEXT`` and is published in the open batch, as the
         producer's latest."""
         key = _key(username, message.name)

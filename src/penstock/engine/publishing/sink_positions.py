@@ -62,11 +62,11 @@ class SinkPositions:
         """Return whether the limits of producers allow to store the position of ``sink``."""
         return self._producers.has_room(_USER, _SINK_PREFIX + sink)
 
-    def is_done(self, sink: str, batch: int) -> bool:
+    def is_published(self, sink: str, batch: int) -> bool:
         """Return whether the whole of ``batch`` is published, in the open commit or before."""
         return self._position(sink) >> _SHIFT > batch
 
-    def rows_done(self, sink: str, batch: int) -> int:
+    def rows_published(self, sink: str, batch: int) -> int:
         """Return the number of published rows of ``batch``, which must not be done."""
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
@@ -111,10 +111,10 @@ class SinkPositions:
         context = self._context
         router = self._router
         work_budget = context.turn.work_budget
-        before: i64 = work_budget.spent
+        before: i64 = work_budget.work_done
         at = first
-        while at < len(rows) and work_budget.spent - before < SHARE:
-            if context.store.fails:
+        while at < len(rows) and work_budget.work_done - before < SHARE:
+            if context.store_health.is_failing:
                 break
             topic, payload, qos, retain, properties = rows[at]
             message = Message(
@@ -129,10 +129,10 @@ class SinkPositions:
             )
             if router.publish_if_room(message, None, now) is not None:
                 break
-            work_budget.spent += WORK_PER_PACKET
+            work_budget.work_done += WORK_PER_PACKET
             at += 1
         if at > first:
-            self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)
+            self._move(sink, batch, self.rows_published(sink, batch) + at - first, now)
         return at - first
 
     def finish(self, sink: str, batch: int, now: Now) -> None:
@@ -144,4 +144,4 @@ class SinkPositions:
 
     def _move(self, sink: str, batch: int, rows: int, now: Now) -> None:
         number = ProducerSequence(_SINK_PREFIX + sink, batch << _SHIFT | rows)
-        self._producers.published(_USER, number, now)
+        self._producers.record_published(_USER, number, now)

@@ -37,7 +37,7 @@ PAYLOAD_FORMAT: Final = 12  # the payload is not UTF-8, as its payload format in
 DEAD_LETTER_LOST: Final = 13  # the dead letter of a message that was counted before is lost too
 MEMORY_FULL: Final = 14  # the memory for queued messages, of all or of one user, is used up
 OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
-ENDED_AT: Final = (
+CONNECTION_ENDED: Final = (
     16  # a bridge's remote broker ended several connections at the message (``poison_message``)
 )
 
@@ -116,13 +116,13 @@ class OwnerDrops:
     """The drops of each session, or of each group: counts by reason, and the latest drops."""
 
     def __init__(self) -> None:
-        self.known: Mapping[str, object] = {}  # the sessions or groups that exist, by name
+        self.owners: Mapping[str, object] = {}  # the sessions or groups that exist, by name
         self._counts: dict[str, dict[int, int]] = {}  # by name, then by reason
-        self._last: dict[str, list[LastDrop]] = {}  # by name, the oldest drop first
+        self._last_drops: dict[str, list[LastDrop]] = {}  # by name, the oldest drop first
 
     def count(self, reason: int, name: str, messages: int) -> None:
         """Add ``messages`` to the counts of the session or group ``name``, if it exists."""
-        if name in self.known:
+        if name in self.owners:
             counts = self._counts.get(name)
             if counts is None:
                 counts = self._counts[name] = {}
@@ -130,20 +130,20 @@ class OwnerDrops:
 
     def remember(self, reason: int, name: str, topic: str, offset: int) -> None:
         """Remember a drop as the latest one of the session or group ``name``, if it exists."""
-        if name in self.known:
-            last = self._last.get(name)
+        if name in self.owners:
+            last = self._last_drops.get(name)
             if last is None:
-                if len(self._last) >= _OWNERS_WITH_LAST_MAX:
-                    del self._last[next(iter(self._last))]
-                last = self._last[name] = []
+                if len(self._last_drops) >= _OWNERS_WITH_LAST_MAX:
+                    del self._last_drops[next(iter(self._last_drops))]
+                last = self._last_drops[name] = []
             last.append(LastDrop(reason, topic, offset))
             if len(last) > LAST_MAX:
                 del last[0]
 
-    def last_of(self, name: str) -> list[LastDrop]:
+    def last_drops_of(self, name: str) -> list[LastDrop]:
         """Return the latest drops of the session or group ``name``, the oldest first, at most
         ``LAST_MAX``."""
-        return list(self._last.get(name, []))
+        return list(self._last_drops.get(name, []))
 
     def counts_by_reason(self, name: str) -> dict[int, int]:
         """Return the number of dropped messages of the session or group ``name``, by reason; a
@@ -154,7 +154,7 @@ class OwnerDrops:
     def forget(self, name: str) -> None:
         """Forget the drops of the session or group ``name``, which ended."""
         self._counts.pop(name, None)
-        self._last.pop(name, None)
+        self._last_drops.pop(name, None)
 
 
 @final
@@ -168,41 +168,41 @@ class Drops:
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
         self.clients: dict[str, Counters] = {}  # by client identifier, of clients with a session
-        self.rest = Counters(NO_LISTENER, OTHER)  # of groups, and of clients without a session
-        self.of_clients = OwnerDrops()
-        self.of_clients.known = self.clients
-        self.of_groups = OwnerDrops()
+        self.fallback = Counters(NO_LISTENER, OTHER)  # of groups, and of clients without a session
+        self.client_drops = OwnerDrops()
+        self.client_drops.owners = self.clients
+        self.group_drops = OwnerDrops()
         self.drop_handler: DropHandler | None = None
         self.events: Events | None = None
         self.recorder: FlightRecorder | None = None
-        self._recent: dict[tuple[int, str], DropCount] = {}
+        self._recent_drops: dict[tuple[int, str], DropCount] = {}
 
-    def drop(self, reason: int, name: str, delivery: Delivery, in_group: bool = False) -> None:
+    def drop(self, reason: int, name: str, delivery: Delivery, is_of_group: bool = False) -> None:
         """Count a dropped delivery, and hand it to ``drop_handler``."""
-        self.count_delivery(reason, name, delivery, in_group)
+        self.count_delivery(reason, name, delivery, is_of_group)
         if self.drop_handler is not None:
             self.drop_handler.on_drop(reason, name, delivery)
 
     def count_delivery(
-        self, reason: int, name: str, delivery: Delivery, in_group: bool = False
+        self, reason: int, name: str, delivery: Delivery, is_of_group: bool = False
     ) -> None:
         """Count a dropped delivery without handing it to ``drop_handler``."""
         topic = "" if delivery.message is None else delivery.message.topic
-        self._count(reason, name, topic, 1, in_group)
-        self._remember(reason, name, topic, delivery.offset, in_group)
+        self._count(reason, name, topic, 1, is_of_group)
+        self._remember(reason, name, topic, delivery.offset, is_of_group)
         if self.events is not None:
-            self.events.dropped(slug_of(reason), name, delivery)
+            self.events.note_dropped(slug_of(reason), name, delivery)
 
     def count(
-        self, reason: int, name: str, topic: str, messages: int = 1, in_group: bool = False
+        self, reason: int, name: str, topic: str, messages: int = 1, is_of_group: bool = False
     ) -> None:
         """Count ``messages`` dropped for ``reason`` on their way to ``name``."""
         if messages <= 0:
             return
-        self._count(reason, name, topic, messages, in_group)
-        self._remember(reason, name, topic, -1, in_group)
+        self._count(reason, name, topic, messages, is_of_group)
+        self._remember(reason, name, topic, -1, is_of_group)
         if self.events is not None:
-            self.events.dropped_some(slug_of(reason), name, topic, messages)
+            self.events.note_drops(slug_of(reason), name, topic, messages)
 
     def count_known(
         self,
@@ -210,61 +210,61 @@ class Drops:
         name: str,
         known: list[Delivery],
         messages: int,
-        in_group: bool = False,
+        is_of_group: bool = False,
     ) -> None:
         """Count ``messages`` dropped for ``reason``; ``known`` has those of their deliveries that
         are in memory."""
         if messages <= 0:
             return
-        self._count(reason, name, "", messages, in_group)
+        self._count(reason, name, "", messages, is_of_group)
         for delivery in known[-LAST_MAX:]:
             topic = "" if delivery.message is None else delivery.message.topic
-            self._remember(reason, name, topic, delivery.offset, in_group)
+            self._remember(reason, name, topic, delivery.offset, is_of_group)
         events = self.events
         if events is None:
             return
         for delivery in known:
-            events.dropped(slug_of(reason), name, delivery)
+            events.note_dropped(slug_of(reason), name, delivery)
         if messages > len(known):
-            events.dropped_some(slug_of(reason), name, "", messages - len(known))
+            events.note_drops(slug_of(reason), name, "", messages - len(known))
 
-    def _count(self, reason: int, name: str, topic: str, messages: int, in_group: bool) -> None:
+    def _count(self, reason: int, name: str, topic: str, messages: int, is_of_group: bool) -> None:
         self.counts[reason] += messages
-        counters = self.rest if in_group else self.counters_of(name)
+        counters = self.fallback if is_of_group else self.counters_of(name)
         counters.messages_dropped += messages
-        (self.of_groups if in_group else self.of_clients).count(reason, name, messages)
-        recent = self._recent.get((reason, name))
+        (self.group_drops if is_of_group else self.client_drops).count(reason, name, messages)
+        recent = self._recent_drops.get((reason, name))
         if recent is not None:
             recent.messages += messages
             recent.topic = topic
-        elif len(self._recent) < _RECENT_MAX:
-            self._recent[reason, name] = DropCount(reason, name, topic, messages)
+        elif len(self._recent_drops) < _RECENT_MAX:
+            self._recent_drops[reason, name] = DropCount(reason, name, topic, messages)
 
-    def _remember(self, reason: int, name: str, topic: str, offset: int, in_group: bool) -> None:
-        if in_group:
-            self.of_groups.remember(reason, name, topic, offset)
+    def _remember(self, reason: int, name: str, topic: str, offset: int, is_of_group: bool) -> None:
+        if is_of_group:
+            self.group_drops.remember(reason, name, topic, offset)
             return
-        self.of_clients.remember(reason, name, topic, offset)
+        self.client_drops.remember(reason, name, topic, offset)
         if self.recorder is not None:
-            self.recorder.dropped(reason, name, topic, offset)
+            self.recorder.note_dropped(reason, name, topic, offset)
 
-    def last_of(self, client_id: str) -> list[LastDrop]:
+    def last_drops_of(self, client_id: str) -> list[LastDrop]:
         """Return the latest drops of one session, the oldest first, at most ``LAST_MAX``."""
-        return self.of_clients.last_of(client_id)
+        return self.client_drops.last_drops_of(client_id)
 
     def counts_by_reason(self, client_id: str) -> dict[int, int]:
         """Return the number of dropped messages of one session, by reason; a copy."""
-        return self.of_clients.counts_by_reason(client_id)
+        return self.client_drops.counts_by_reason(client_id)
 
     def counters_of(self, client_id: str) -> Counters:
-        """Return the counters of the client's listener and client group; ``rest`` if the client has
-        no session."""
-        return self.clients.get(client_id, self.rest)
+        """Return the counters of the client's listener and client group; ``fallback`` if the client
+        has no session."""
+        return self.clients.get(client_id, self.fallback)
 
     def forget(self, client_id: str) -> None:
         """Forget the counts of ``client_id``, whose session ended; the totals stay."""
         self.clients.pop(client_id, None)
-        self.of_clients.forget(client_id)
+        self.client_drops.forget(client_id)
 
     def take_recent(self) -> list[DropCount]:
         """Remove and return the drops since the last call, for at most 100 pairs of reason and
@@ -272,8 +272,8 @@ class Drops:
 
         Drops of further pairs are in ``counts`` only.
         """
-        if not self._recent:
+        if not self._recent_drops:
             return []
-        recent = list(self._recent.values())
-        self._recent = {}
+        recent = list(self._recent_drops.values())
+        self._recent_drops = {}
         return recent

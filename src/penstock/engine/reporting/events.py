@@ -20,7 +20,7 @@ not known, and it counts as observed. Drops without an event of their own are ad
 for each client and reason, so that the numbers of all events add up to all drops.
 
 Nothing waits for events: those since the last tick are lost in a crash, and those beyond
-``WAITING_MAX`` are discarded and counted (``lost``). Messages that carry events have no events.
+``WAITING_MAX`` are discarded and counted (``lost_count``). Messages that carry events have none.
 """
 
 from __future__ import annotations
@@ -133,57 +133,55 @@ class Events:
     def __init__(self, options: EventOptions) -> None:
         self.now_us = 0  # the wall clock at the input that is being handled; the shell sets it
         self.lead_us = 0  # ``now_us`` minus the steady clock, by which durations are measured
-        self.waiting = 0  # number of events that are not written yet
-        self.lost = 0  # number of events discarded since the start
+        self.waiting_count = 0  # number of events that are not written yet
+        self.lost_count = 0  # number of events discarded since the start
         self.clients: dict[str, Tally] = {}  # of connected clients, by client identifier
-        self.active: dict[
-            str, None
-        ] = {}  # client identifiers of sessions with messages sent or waiting
+        self.active_clients: dict[str, None] = {}  # with messages sent or waiting
         self._listeners = options.listeners
         self.apply_settings(options)
-        self._waiting: list[list[Event]] = [[] for _ in KINDS]
+        self._waiting_events: list[list[Event]] = [[] for _ in KINDS]
         self._number = 0
         self._drops: dict[
             tuple[str, str], Event
         ] = {}  # drop events that are not written yet, by reason and client
         self._open_offsets: list[int] = []  # of observed messages in the open batch
         self._sealed_offsets: list[int] = []  # of observed messages in sealed batches
-        self._deferred: list[_DeferredEvent] = []
-        self._deferred_sealed: list[_DeferredEvent] = []
+        self._deferred_events: list[_DeferredEvent] = []
+        self._sealed_events: list[_DeferredEvent] = []
 
     def apply_settings(self, options: EventOptions) -> None:
         """Write the kinds, and observe the messages, of ``options``; events noted so far stay."""
-        self._wanted = [name in options.kinds for name in KINDS]
+        self._enabled_kinds = [name in options.kinds for name in KINDS]
         self._filters = options.topic_filters
-        self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
-        self._topics = TopicCache(_TOPICS_MAX)  # 1 = a filter matches the topic; 0 = none does
+        self._sample_threshold = _BITS_32 // options.sample_one_in if options.topic_filters else 0
+        self._topic_cache = TopicCache(_TOPICS_MAX)  # 1 = a filter matches the topic; 0 = none does
 
     def note(self, kind: int, event: Event) -> bool:
         """Add ``event`` with the current time; return False if its kind is off or memory full."""
-        if not self._wanted[kind]:
+        if not self._enabled_kinds[kind]:
             return False
-        if self.waiting >= WAITING_MAX:
-            self.lost += 1
+        if self.waiting_count >= WAITING_MAX:
+            self.lost_count += 1
             return False
         self._number += 1
-        self.waiting += 1
+        self.waiting_count += 1
         event["n"] = self._number
         event["at"] = self.now_us
-        self._waiting[kind].append(event)
+        self._waiting_events[kind].append(event)
         return True
 
     def take(self, kind: int) -> list[Event]:
         """Remove and return the waiting events of this kind."""
-        taken = self._waiting[kind]
-        self._waiting[kind] = []
-        self.waiting -= len(taken)
+        taken = self._waiting_events[kind]
+        self._waiting_events[kind] = []
+        self.waiting_count -= len(taken)
         if kind == DROPPED:
             self._drops = {}
         return taken
 
     # -- clients -------------------------------------------------------------------------
 
-    def connected(self, client_id: str, zone: str, event: Event) -> None:
+    def note_connected(self, client_id: str, zone: str, event: Event) -> None:
         """Note that a client was accepted by the listener ``zone``."""
         self.clients[client_id] = Tally(self.now_us - self.lead_us)
         event["client"] = client_id
@@ -191,7 +189,7 @@ class Events:
         event["transport"] = self._listeners.get(zone, "")
         self.note(CONNECTED, event)
 
-    def disconnected(self, client_id: str, dropped: int, event: Event) -> None:
+    def note_disconnected(self, client_id: str, dropped: int, event: Event) -> None:
         """Note that a client disconnected, and how many messages were dropped for its session."""
         tally = self.clients.pop(client_id, None)
         event["client"] = client_id
@@ -206,24 +204,24 @@ class Events:
 
     # -- messages ------------------------------------------------------------------------
 
-    def observes(self, offset: int, message: Message | None) -> bool:
+    def is_observed(self, offset: int, message: Message | None) -> bool:
         """Return whether the message at ``offset`` has events of its own."""
-        if offset < 0 or ((offset & 0xFFFFFFFF) * _SPREAD) & 0xFFFFFFFF >= self._below:
+        if offset < 0 or ((offset & 0xFFFFFFFF) * _SPREAD) & 0xFFFFFFFF >= self._sample_threshold:
             return False
         if message is None:
             return True
         topic = message.topic
-        known = self._topics.known.get(topic)
+        known = self._topic_cache.numbers.get(topic)
         if known is None:
             known = 0
             for topic_filter in self._filters:
                 if topic_matches(topic_filter, topic):
                     known = 1
                     break
-            self._topics.put(topic, known)
+            self._topic_cache.put(topic, known)
         return known == 1
 
-    def received(self, message: Message) -> Event | None:
+    def note_received(self, message: Message) -> Event | None:
         """Count a published message; return its event, which the router completes.
 
         Return None if the message is not observed.
@@ -231,7 +229,7 @@ class Events:
         tally = self.clients.get(message.client_id)
         if tally is not None:
             tally.received += 1
-        if not self.observes(message.offset, message):
+        if not self.is_observed(message.offset, message):
             return None
         self._open_offsets.append(message.offset)
         event: Event = {
@@ -255,22 +253,22 @@ class Events:
         A negative result is stored in the delivery, because its topic is not known once its body is
         released.
         """
-        if not delivery.is_unobserved and not self.observes(delivery.offset, delivery.message):
+        if not delivery.is_unobserved and not self.is_observed(delivery.offset, delivery.message):
             delivery.is_unobserved = True
         return not delivery.is_unobserved
 
-    def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
+    def note_queued(self, client_id: str, delivery: Delivery, length: int) -> None:
         """Note that ``delivery`` was queued for ``client_id``, whose queue has ``length`` now."""
         if is_event(delivery.message):
             return
-        self.active[client_id] = None
+        self.active_clients[client_id] = None
         if self.has_events(delivery):
             event: Event = {"offset": delivery.offset, "client": client_id}
             event["qos"] = delivery.qos
             event["queue"] = length
             self.note(QUEUED, event)
 
-    def sent(
+    def note_sent(
         self,
         kind: int,
         client_id: str,
@@ -284,7 +282,7 @@ class Events:
         """
         if is_event(delivery.message):
             return
-        self.active[client_id] = None
+        self.active_clients[client_id] = None
         tally = self.clients.get(client_id)
         if tally is not None and kind == SENT:
             tally.sent += 1
@@ -295,10 +293,10 @@ class Events:
         event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
         if link is None:
             self.note(kind, event)
-        elif len(self._deferred) < WAITING_MAX:
-            self._deferred.append(_DeferredEvent(kind, event, link))
+        elif len(self._deferred_events) < WAITING_MAX:
+            self._deferred_events.append(_DeferredEvent(kind, event, link))
         else:
-            self.lost += 1
+            self.lost_count += 1
 
     def note_acknowledged(self, kind: int, client_id: str, delivery: Delivery) -> None:
         """Note an acknowledgement of ``delivery`` by ``client_id``: ``ACKNOWLEDGED``,
@@ -315,14 +313,14 @@ class Events:
             event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
             self.note(kind, event)
 
-    def dropped(self, reason: str, client_id: str, delivery: Delivery) -> None:
+    def note_dropped(self, reason: str, client_id: str, delivery: Delivery) -> None:
         """Note that one message was dropped on its way to ``client_id``."""
         message = delivery.message
         if is_event(message):
             return
         topic = "" if message is None else message.topic
         if not self.has_events(delivery):
-            self.dropped_some(reason, client_id, topic, 1)
+            self.note_drops(reason, client_id, topic, 1)
             return
         event: Event = {
             "offset": delivery.offset,
@@ -334,7 +332,7 @@ class Events:
             event["topic"] = topic
         self.note(EXPIRED if reason == "expired" else DROPPED, event)
 
-    def dropped_some(self, reason: str, client_id: str, topic: str, messages: int) -> None:
+    def note_drops(self, reason: str, client_id: str, topic: str, messages: int) -> None:
         """Add ``messages`` to the drops of a client; ``topic`` is the topic of one message, or
         empty."""
         if topic.startswith(EVENTS_PREFIX):
@@ -354,16 +352,16 @@ class Events:
     # -- commits -------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """Move the events of the open batch, which is sealed, to those that ``committed``
+        """Move the events of the open batch, which is sealed, to those that ``note_committed``
         notes."""
         if self._open_offsets:
             self._sealed_offsets.extend(self._open_offsets)
             self._open_offsets = []
-        if self._deferred:
-            self._deferred_sealed.extend(self._deferred)
-            self._deferred = []
+        if self._deferred_events:
+            self._sealed_events.extend(self._deferred_events)
+            self._deferred_events = []
 
-    def committed(self) -> None:
+    def note_committed(self) -> None:
         """Note that the sealed batches are durable, and note the events that waited for that."""
         if self._sealed_offsets:
             offsets = self._sealed_offsets
@@ -371,11 +369,11 @@ class Events:
             for first in range(0, len(offsets), _OFFSETS_MAX):
                 event: Event = {"offsets": offsets[first : first + _OFFSETS_MAX]}
                 self.note(COMMITTED, event)
-        if self._deferred_sealed:
-            released = self._deferred_sealed
-            self._deferred_sealed = []
+        if self._sealed_events:
+            released = self._sealed_events
+            self._sealed_events = []
             for deferred in released:
-                if deferred.link.draining or not deferred.link.closed:
+                if deferred.link.is_draining or not deferred.link.is_closed:
                     self.note(deferred.kind, deferred.event)
 
 

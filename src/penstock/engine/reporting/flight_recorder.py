@@ -51,7 +51,9 @@ class FlightRecorder:
         self._away: dict[str, None] = {}  # disconnected clients, longest disconnected first
         self._refusals: dict[str, RunSeries] = {}  # by claimed name, the latest refusal last
 
-    def connected(self, client_id: str, listener: str, next_offset: int) -> ClientRecord | None:
+    def note_connected(
+        self, client_id: str, listener: str, next_offset: int
+    ) -> ClientRecord | None:
         """Note that a client connected through ``listener``; return its record, or None.
 
         ``next_offset`` is the log offset of the next message, from which a new record is complete.
@@ -61,10 +63,10 @@ class FlightRecorder:
         if record is None:
             record = self._begin(client_id, next_offset)
         if record is not None:
-            record.connected.note_text(-1, listener)
+            record.connected_runs.note_text(-1, listener)
         return record
 
-    def begin_away(self, client_id: str, next_offset: int) -> None:
+    def add_disconnected(self, client_id: str, next_offset: int) -> None:
         """Begin the record of a disconnected client whose session is in the store, if there is
         room."""
         has_room = len(self._records) < self._clients_max
@@ -83,30 +85,30 @@ class FlightRecorder:
         record = self._records[client_id] = ClientRecord(self.clock, next_offset)
         return record
 
-    def disconnected(self, client_id: str, because: str) -> None:
+    def note_disconnected(self, client_id: str, because: str) -> None:
         """Note that the connection of a client ended, with one sentence about the reason."""
         record = self._records.get(client_id)
         if record is not None:
-            record.disconnected.note_text(-1, because)
+            record.disconnected_runs.note_text(-1, because)
             self._away[client_id] = None
 
-    def of(self, client_id: str) -> ClientRecord | None:
+    def record_of(self, client_id: str) -> ClientRecord | None:
         """Return the record of a client; None if it has none."""
         return self._records.get(client_id)
 
-    def queued(self, client_id: str, offset: int) -> None:
+    def note_queued(self, client_id: str, offset: int) -> None:
         """Note that the message at ``offset`` was queued for a client."""
         record = self._records.get(client_id)
         if record is not None:
-            record.queued.note(offset)
+            record.queued_runs.note(offset)
 
-    def dropped(self, reason: int, client_id: str, topic: str, offset: int) -> None:
+    def note_dropped(self, reason: int, client_id: str, topic: str, offset: int) -> None:
         """Note that a message from a client, or for it, was dropped for ``reason``."""
         record = self._records.get(client_id)
         if record is not None:
             record.note_reason(DROPPED, reason, offset, topic)
 
-    def connect_refused(self, client_id: str, why: str) -> None:
+    def note_refused_connect(self, client_id: str, why: str) -> None:
         """Note that a CONNECT with this client identifier was refused, with the reason ``why``."""
         if not client_id or len(client_id) > NAME_MAX:
             return

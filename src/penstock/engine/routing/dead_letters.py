@@ -66,7 +66,7 @@ class _Inbox(DropHandler):
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
         self.size_bytes = 0  # bytes of bodies in memory; a body of many letters counts once
-        self.closed = False  # while a dead letter is published: drops become no dead letters
+        self.is_closed = False  # while a dead letter is published: drops become no dead letters
         self._topic = topic
         self._with_qos0 = with_qos0
         self._drops = drops
@@ -74,7 +74,7 @@ class _Inbox(DropHandler):
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Add the dropped ``delivery``, if it may become a dead letter and there is room."""
         message = delivery.message
-        if self.closed or (delivery.qos == 0 and not self._with_qos0):
+        if self.is_closed or (delivery.qos == 0 and not self._with_qos0):
             return
         if message is None and delivery.offset < 0:
             return
@@ -113,7 +113,7 @@ class _Inbox(DropHandler):
 
     def on_unknown_drops(self, client_id: str, acknowledged: int, qos0: int) -> None:
         """Count dropped messages whose deliveries are not in memory as lost dead letters."""
-        if not self.closed:
+        if not self.is_closed:
             lost = acknowledged + (qos0 if self._with_qos0 else 0)
             self._drops.count(DEAD_LETTER_LOST, client_id, "", lost)
 
@@ -138,8 +138,8 @@ class DeadLetters(StoredState):
         self._context = context
         self._drops = drops
         self._inbox = _Inbox(topic, with_qos0, drops)
-        self._asked: list[int] = []
-        self._asking: list[_Letter] = []
+        self._requested_offsets: list[int] = []
+        self._requested_letters: list[_Letter] = []
         drops.drop_handler = self._inbox
 
     def tick(self, now: Now) -> None:
@@ -154,23 +154,23 @@ class DeadLetters(StoredState):
                 absent.append(letter)
             else:
                 self._publish(letter, letter.message, now)
-        if absent and self._asking:
+        if absent and self._requested_letters:
             inbox.letters = absent + inbox.letters
         elif absent:
-            self._asking = absent
-            self._asked = [letter.offset for letter in absent]
-            self._context.batch.body_requests.append((self, self._asked))
+            self._requested_letters = absent
+            self._requested_offsets = [letter.offset for letter in absent]
+            self._context.batch.body_requests.append((self, self._requested_offsets))
 
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this object."""
-        return offsets is self._asked
+        return offsets is self._requested_offsets
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Publish the letters whose bodies were read; count letters whose body is missing."""
         if not self.needs_bodies(offsets):
             return
-        letters = self._asking
-        self._asking = []
+        letters = self._requested_letters
+        self._requested_letters = []
         for letter in letters:
             message = bodies.get(letter.offset)
             if message is None:
@@ -198,6 +198,6 @@ class DeadLetters(StoredState):
             encode_properties(properties),
             lead_us=now.lead_us,
         )
-        self._inbox.closed = True
+        self._inbox.is_closed = True
         self._router.publish(dead, None, now)
-        self._inbox.closed = False
+        self._inbox.is_closed = False

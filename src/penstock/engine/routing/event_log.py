@@ -55,7 +55,7 @@ class EventLog:
         sessions: dict[str, Session],
         flow_interval_s: float,
     ) -> None:
-        self.written = 0
+        self.written_count = 0
         self._events = events
         self._router = router
         self._context = context
@@ -66,7 +66,11 @@ class EventLog:
 
     def tick(self, now: Now) -> None:
         """Note the ``flow`` events that are due, and write all waiting events."""
-        if self.flow_interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
+        if (
+            self.flow_interval_s > 0
+            and self._events.active_clients
+            and now.monotonic_s >= self._due_s
+        ):
             self._due_s = now.monotonic_s + self.flow_interval_s
             self._note_flows()
         self.write(now)
@@ -74,7 +78,7 @@ class EventLog:
     def write(self, now: Now) -> None:
         """Write all waiting events, unless the store cannot write."""
         events = self._events
-        if events.waiting == 0 or self._context.store.fails:
+        if events.waiting_count == 0 or self._context.store_health.is_failing:
             return
         for kind in range(len(KINDS)):
             taken = events.take(kind)
@@ -97,14 +101,14 @@ class EventLog:
 
     def _publish(self, topic: str, parts: list[bytes], now: Now) -> None:
         payload = _BEFORE + b",".join(parts) + _AFTER
-        self.written += len(parts)
+        self.written_count += len(parts)
         self._router.publish(
             Message(topic, payload, 0, False, "", now.wall_us, lead_us=now.lead_us), None, now
         )
 
     def _note_flows(self) -> None:
         """Note the flow of each active session; a session without messages becomes inactive."""
-        active = self._events.active
+        active = self._events.active_clients
         for client_id in list(active)[:_FLOWS_MAX]:
             del active[client_id]
             session = self._sessions.get(client_id)

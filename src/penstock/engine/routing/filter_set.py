@@ -22,8 +22,8 @@ from typing import final
 @final
 class _Level:
     def __init__(self) -> None:
-        self.below: dict[str, _Level] = {}
-        self.ends = False  # whether a filter of the set ends at this level
+        self.children: dict[str, _Level] = {}
+        self.is_end = False  # whether a filter of the set ends at this level
 
 
 @final
@@ -40,12 +40,12 @@ class FilterSet:
         for topic_filter in filters:
             node = self._root
             for level in topic_filter.split("/"):
-                child = node.below.get(level)
+                child = node.children.get(level)
                 if child is None:
                     child = _Level()
-                    node.below[level] = child
+                    node.children[level] = child
                 node = child
-            node.ends = True
+            node.is_end = True
 
     def matches(self, topic: str) -> bool:
         """Return whether a filter of the set matches a message published to ``topic``."""
@@ -55,8 +55,8 @@ class FilterSet:
         """Return whether one filter of the set matches every topic that ``topic_filter``
         matches."""
         if topic_filter == "#":  # every topic has a first level, so "+/#" is the same
-            some = self._root.below.get("+")
-            if some is not None and "#" in some.below:
+            some = self._root.children.get("+")
+            if some is not None and "#" in some.children:
                 return True
         return self._reaches(topic_filter, True)
 
@@ -71,7 +71,7 @@ class FilterSet:
             further: list[_Level] = []
             for node in nodes:
                 self.visits += 1
-                below = node.below
+                below = node.children
                 if not hidden:
                     if "#" in below:
                         return True
@@ -85,4 +85,4 @@ class FilterSet:
                 return False
             hidden = False
             nodes = further
-        return any(node.ends or "#" in node.below for node in nodes)
+        return any(node.is_end or "#" in node.children for node in nodes)

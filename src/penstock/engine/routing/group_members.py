@@ -15,7 +15,7 @@ from typing import Final, final
 from zlib import crc32
 
 from penstock.engine.limits import OUT_OF_DATE_MAX
-from penstock.engine.message import Label
+from penstock.engine.message import RoutingKey
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, RANDOM, STICKY
 from penstock.engine.routing.group_queue import FRONT, HASH_SLOTS, GroupMember
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
@@ -72,18 +72,18 @@ class Member(GroupMember):
         """Return the QoS at which the member gets a message of QoS ``qos`` [MQTT-4.8.2-3]."""
         return min(qos, self.entry.subscription.qos)
 
-    def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
+    def may_take(self, label: RoutingKey, qos: int, size_bytes: int) -> bool:
         """Return whether this member may receive a queued message and has room for it."""
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
         if not self.session.outbound.has_memory_to_send(size_bytes, qos, False):
             return False
-        if self._members.by_hash:
+        if self._members.is_hashing:
             return self._members.home_of(label) is self
         return self.session.transmission.may_receive_topic(label.topic)
 
-    def is_for_nobody(self, label: Label) -> bool:
+    def is_for_nobody(self, label: RoutingKey) -> bool:
         """Return whether no member may receive the message."""
         return not self._members.may_be_received(label.topic)
 
@@ -106,51 +106,51 @@ class GroupMembers:
 
     def __init__(self, strategy: int, random: Xorshift32) -> None:
         self.strategy = strategy
-        self.by_hash = strategy in (HASH_CLIENT, HASH_TOPIC)
+        self.is_hashing = strategy in (HASH_CLIENT, HASH_TOPIC)
         self.by_session: dict[Session, Member] = {}
-        self.connected: list[Member] = []  # the connected members, in the order they joined
+        self.connected_members: list[Member] = []  # the connected members, in the order they joined
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
-        self._all: list[Member] = []  # all members, in the order they joined
+        self._all_members: list[Member] = []  # all members, in the order they joined
         self._random = random
         self._stored_by_qos = [0, 0, 0]  # number of members with a stored session, by granted QoS
         self._joined = 0  # the number of the next member that joins
-        self._next = 0  # number of the member that is tried next (round robin)
-        self._last: Member | None = None  # the member that got the last message
+        self._next_tried = 0  # number of the member that is tried next (round robin)
+        self._last_taker: Member | None = None  # the member that got the last message
         self._receivable = TopicCache(_TOPICS_MAX)  # 1 = some member may receive the topic
 
     # -- joining, leaving, connections -----------------------------------------------------
 
     def join(self, session: Session, entry: SessionSubscription) -> Member:
         """Add ``session`` as a member, connected or not; return the member."""
-        if self._joined > 2 * len(self._all) + OUT_OF_DATE_MAX:
+        if self._joined > 2 * len(self._all_members) + OUT_OF_DATE_MAX:
             self._renumber()
         member = Member(session, entry, self._joined, self)
         self._joined += 1
         self.by_session[session] = member
-        self._all.append(member)
+        self._all_members.append(member)
         if session.link is not None:
-            self.connected.append(member)
+            self.connected_members.append(member)
         return member
 
     def leave(self, session: Session) -> Member | None:
         """Remove ``session`` from the members; return the member, None if it was not one."""
         member = self.by_session.pop(session, None)
         if member is not None:
-            _remove(self._all, member)
+            _remove(self._all_members, member)
             self.disconnect(member)
-            if self._last is member:
-                self._last = None
+            if self._last_taker is member:
+                self._last_taker = None
             self.count_stored(member, -1)
         return member
 
     def connect(self, member: Member) -> None:
         """Add ``member`` to the connected members."""
-        if not _contains(self.connected, member):
-            self.connected.insert(_position(self.connected, member.order), member)
+        if not _contains(self.connected_members, member):
+            self.connected_members.insert(_position(self.connected_members, member.order), member)
 
     def disconnect(self, member: Member) -> bool:
         """Remove ``member`` from the connected members; return whether it was one of them."""
-        return _remove(self.connected, member)
+        return _remove(self.connected_members, member)
 
     def count_stored(self, member: Member, qos: int) -> None:
         """Set the granted QoS of ``member``, whose session is stored; -1 = it is not stored."""
@@ -167,65 +167,65 @@ class GroupMembers:
 
     def _renumber(self) -> None:
         """Renumber the members from 0 on, because many left."""
-        self._next = _position(self._all, self._next)
-        for order, member in enumerate(self._all):
+        self._next_tried = _position(self._all_members, self._next_tried)
+        for order, member in enumerate(self._all_members):
             member.order = order
-        self._joined = len(self._all)
+        self._joined = len(self._all_members)
 
     # -- which member is next --------------------------------------------------------------
 
-    def first_asked(self) -> int:
-        """Return the index in ``connected`` of the member that is tried first.
+    def first_index(self) -> int:
+        """Return the index in ``connected_members`` of the member that is tried first.
 
         It may be ``len(self.connected)``, which stands for 0.
         """
-        order = self._next
-        if self.strategy == RANDOM and self.connected:
-            order = self.connected[self._random.below(len(self.connected))].order
-        elif self.strategy == STICKY and self._last is not None:
-            order = self._last.order
-        return _position(self.connected, order)
+        order = self._next_tried
+        if self.strategy == RANDOM and self.connected_members:
+            order = self.connected_members[self._random.below(len(self.connected_members))].order
+        elif self.strategy == STICKY and self._last_taker is not None:
+            order = self._last_taker.order
+        return _position(self.connected_members, order)
 
-    def took(self, member: Member) -> None:
+    def note_taken(self, member: Member) -> None:
         """Note that ``member`` got a message, so that the strategy may select another one next."""
-        self._next = member.order + 1
-        self._last = member
+        self._next_tried = member.order + 1
+        self._last_taker = member
         self._random.advance()
 
     # -- hash strategies -------------------------------------------------------------------
 
-    def slot_for(self, label: Label) -> int:
+    def slot_for(self, label: RoutingKey) -> int:
         """Return the slot of the queue in which messages with this key wait; 0 without hashing."""
-        return 1 + self._hash(label) % len(self._all) % HASH_SLOTS if self.by_hash else 0
+        return 1 + self._hash(label) % len(self._all_members) % HASH_SLOTS if self.is_hashing else 0
 
     def slot_of(self, member: Member) -> int:
         """Return the hash slot that is assigned to ``member``; 0 without hashing."""
-        return 1 + _position(self._all, member.order) % HASH_SLOTS if self.by_hash else 0
+        return 1 + _position(self._all_members, member.order) % HASH_SLOTS if self.is_hashing else 0
 
-    def home_of(self, label: Label) -> Member | None:
+    def home_of(self, label: RoutingKey) -> Member | None:
         """Return the member that gets messages with this key; None if no connected member may
         receive them.
 
         It is the home of the key, or while that is not connected, a connected member selected by
         the hash. If it may not receive the topic, the next member that may is returned.
         """
-        connected = self.connected
+        connected = self.connected_members
         count = len(connected)
         if count == 0:
             return None
         number = self._hash(label)
-        home = self._all[number % len(self._all)]
+        home = self._all_members[number % len(self._all_members)]
         if _contains(connected, home):
             first = _position(connected, home.order)
         else:
-            first = number // len(self._all) % count
+            first = number // len(self._all_members) % count
         for step in range(count):
             member = connected[(first + step) % count]
             if member.session.transmission.may_receive_topic(label.topic):
                 return member
         return None
 
-    def _hash(self, label: Label) -> int:
+    def _hash(self, label: RoutingKey) -> int:
         if self.strategy == HASH_CLIENT:
             return crc32(label.client_id.encode())
         return crc32(label.topic_bytes)
@@ -240,10 +240,10 @@ class GroupMembers:
         """Return whether any member may receive ``topic``, connected or not."""
         if self.may_be_received_now(topic):
             return True
-        known = self._receivable.known.get(topic)
+        known = self._receivable.numbers.get(topic)
         if known is None:
             known = 0
-            for member in self._all:
+            for member in self._all_members:
                 if member.session.transmission.may_receive_topic(topic):
                     known = 1
                     break
@@ -252,7 +252,7 @@ class GroupMembers:
 
     def may_be_received_now(self, topic: str) -> bool:
         """Return whether any connected member may receive ``topic``."""
-        for member in self.connected:
+        for member in self.connected_members:
             if member.session.transmission.may_receive_topic(topic):
                 return True
         return False

@@ -34,7 +34,7 @@ from penstock.engine.limits import (
     EngineLimits,
 )
 from penstock.engine.memory.accounts import Account
-from penstock.engine.message import Delivery, Label, Message, label_of
+from penstock.engine.message import Delivery, Message, RoutingKey, routing_key_of
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.backlog import Backlog
@@ -52,12 +52,12 @@ _BODIES_AT_ONCE_MAX: Final = 256
 class GroupMember:
     """The port of a member for which the queue is searched for a message."""
 
-    def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
+    def may_take(self, label: RoutingKey, qos: int, size_bytes: int) -> bool:
         """Return whether the member may receive this message and has room for it."""
         del label, qos, size_bytes
         return False
 
-    def is_for_nobody(self, label: Label) -> bool:
+    def is_for_nobody(self, label: RoutingKey) -> bool:
         """Return whether no member of the group may receive this message."""
         del label
         return False
@@ -78,7 +78,7 @@ class GroupBounds:
         self._len_without_limit = 0  # number of members without such a limit
         self._bytes = 0  # sum of the members' limits
         self._bytes_without_limit = 0  # number of members without such a limit
-        self._keeping_qos0 = 0  # number of members with ``mqueue_store_qos0``
+        self._members_keeping_qos0 = 0  # number of members with ``mqueue_store_qos0``
         self._by_policy = {DROP_OLDEST: 0, DROP_NEWEST: 0, REJECT: 0, SPILL: 0}
 
     def count(self, limits: EngineLimits, step: int) -> None:
@@ -91,7 +91,7 @@ class GroupBounds:
         if limits.max_mqueue_bytes == 0:
             self._bytes_without_limit += step
         if limits.mqueue_store_qos0:
-            self._keeping_qos0 += step
+            self._members_keeping_qos0 += step
         self._by_policy[limits.mqueue_overflow] += step
 
     @property
@@ -107,7 +107,7 @@ class GroupBounds:
     @property
     def keeps_qos0(self) -> bool:
         """Return whether any member's limits let QoS 0 wait (``mqueue_store_qos0``)."""
-        return self._keeping_qos0 > 0
+        return self._members_keeping_qos0 > 0
 
     @property
     def overflow(self) -> str:
@@ -153,13 +153,13 @@ class GroupQueue(StoredState):
         self.backlog.is_offline = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = it is not stored
         self.bounds = GroupBounds()
-        self.wanted: list[int] = []  # log offsets of the requested bodies
+        self.requested_offsets: list[int] = []  # log offsets of the requested bodies
         self._owner: GroupSource | None = owner
-        self._asked: list[tuple[Lane, Delivery]] = []  # deliveries whose bodies are requested
+        self._requested: list[tuple[Lane, Delivery]] = []  # deliveries whose bodies are requested
         self._fetching_bytes = 0  # counted in the budget for these bodies
-        self._order: list[Lane] = []  # all lanes, in the order of the search
+        self._ordered_lanes: list[Lane] = []  # all lanes, in the order of the search
         self._queue = self.backlog.queue
-        self._found_in = self._queue.first_lane  # the lane of the delivery that ``find`` found
+        self._found_lane = self._queue.first_lane  # the lane of the delivery that ``find`` found
         self._context = context
         self._drops = drops
         account.count_group(1)
@@ -194,8 +194,8 @@ class GroupQueue(StoredState):
 
     def store(self) -> None:
         """Store messages that are queued from now on, because a member has a stored session."""
-        if not self.backlog.stored:
-            self._become_stored(self._context.batch.new_number())
+        if not self.backlog.is_stored:
+            self._become_stored(self._context.batch.take_number())
             self._context.batch.put_session(
                 SessionRecord(
                     GROUP_KEY_PREFIX + self.name,
@@ -209,14 +209,14 @@ class GroupQueue(StoredState):
 
     def _become_stored(self, number: int) -> None:
         self.number = number
-        self.backlog.stored = True
+        self.backlog.is_stored = True
         self._queue.become_stored()
 
     def go_offline(self) -> None:
         """Release bodies that are in the log: no member is connected any more."""
         self.backlog.is_offline = True
         self._stop_fetching()
-        if self.backlog.stored:
+        if self.backlog.is_stored:
             self._queue.client_disconnected()
 
     def go_online(self) -> None:
@@ -230,25 +230,25 @@ class GroupQueue(StoredState):
         self._owner = None
         self.backlog.drop_all([])
         self.account.count_group(-1)
-        if self.backlog.stored:
+        if self.backlog.is_stored:
             self._context.batch.end_session(GROUP_KEY_PREFIX + self.name, self.number)
-        self.backlog.stored = False
+        self.backlog.is_stored = False
         self.recheck_blocked_publishers()
         self.backlog.owner = None
 
     # -- messages ----------------------------------------------------------------------
 
-    def put(self, message: Message, slot: int, planned: bool) -> bool:
+    def put(self, message: Message, slot: int, is_planned: bool) -> bool:
         """Queue ``message``, or drop a message as the overflow policy says; return whether the
         queue grew.
 
-        A ``planned`` message was accepted by ``Router.plan``, so it is queued even if other
+        A message that ``is_planned`` was accepted by ``Router.plan``, so it is queued even if other
         messages took the room since then.
         """
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
         before = len(self._queue)
-        has_place = planned and message.qos > 0 and self._queue.rejects
+        has_place = is_planned and message.qos > 0 and self._queue.rejects
         if has_place and self._queue.fits_when_empty(delivery.size_bytes):
             self._append(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
         else:
@@ -261,13 +261,18 @@ class GroupQueue(StoredState):
         """Queue a delivery that a member did not acknowledge at the front, regardless of the
         limits."""
         message = delivery.message
-        if message is not None and self.backlog.stored and delivery.qos > 0 and delivery.offset < 0:
+        if (
+            message is not None
+            and self.backlog.is_stored
+            and delivery.qos > 0
+            and delivery.offset < 0
+        ):
             if message.offset >= 0:
-                message = message.for_session()
+                message = message.copy_for_session()
             self._context.batch.append(message)
             delivery.message = message
             delivery.offset = message.offset
-        self._context.batch.moved(delivery.offset)
+        self._context.batch.note_moved(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
@@ -298,59 +303,59 @@ class GroupQueue(StoredState):
                 if delivery is None:
                     break
                 position += 1
-                if delivery.gone:
+                if delivery.is_removed:
                     continue
                 to_scan -= 1
                 looked_at += 1
-                label = delivery.label
+                label = delivery.routing_key
                 if label is None and delivery.message is not None:
-                    label = label_of(delivery.message)
+                    label = routing_key_of(delivery.message)
                 if label is None or taker.may_take(label, delivery.qos, delivery.size_bytes):
                     if delivery.message is None:
-                        self._want(lane, position - 1)
+                        self._request_bodies(lane, position - 1)
                         waits = True
                     else:
                         found = delivery
-                        self._found_in = lane
+                        self._found_lane = lane
                     break
                 if taker.is_for_nobody(label):
-                    self._leave(delivery, self._queue.remove(lane, delivery))
+                    self._note_removed(delivery, self._queue.remove(lane, delivery))
                     reason = reasons_to_drop.NO_PERMISSION
                     self._drops.count_delivery(reason, self.name, delivery, True)
                     position = 0  # positions change if the head was removed
                     freed = True
-                elif self.backlog.stored:
-                    delivery.label = label  # for later, when its body may be in the log only
+                elif self.backlog.is_stored:
+                    delivery.routing_key = label  # for later, when its body may be in the log only
             if found is not None or waits:
                 break
         turn = self._context.turn
-        turn.counters.shared_looked_at += looked_at
-        turn.work_budget.spent += looked_at // LOOKS_PER_UNIT
+        turn.counters.group_deliveries_checked += looked_at
+        turn.work_budget.work_done += looked_at // LOOKS_PER_UNIT
         if freed:
             self.backlog.wake_blocked_publishers()
         return found
 
     @property
-    def found_in(self) -> int:
+    def found_slot(self) -> int:
         """Return the slot of the delivery that ``find`` returned last."""
-        return self._found_in.number >> SLOT_SHIFT
+        return self._found_lane.number >> SLOT_SHIFT
 
     def take(self, delivery: Delivery) -> None:
         """Remove ``delivery``, which the last call of ``find`` returned."""
-        at_head = self._queue.remove(self._found_in, delivery)
-        self._leave(delivery, at_head)
-        self._context.batch.moved(delivery.offset)
+        at_head = self._queue.remove(self._found_lane, delivery)
+        self._note_removed(delivery, at_head)
+        self._context.batch.note_moved(delivery.offset)
         self.backlog.wake_blocked_publishers()
 
-    def _leave(self, delivery: Delivery, at_head: bool) -> None:
-        delivery.gone = True  # a body that is being read for it is ignored
+    def _note_removed(self, delivery: Delivery, at_head: bool) -> None:
+        delivery.is_removed = True  # a body that is being read for it is ignored
         if at_head:
-            self.backlog.dequeued(delivery)
+            self.backlog.note_dequeued(delivery)
         elif delivery.sequence > 0:
-            self.backlog.stored_queue.removed_from_middle(delivery.sequence)
-            self.backlog.touch()
+            self.backlog.stored_queue.note_removed(delivery.sequence)
+            self.backlog.mark_changed()
 
-    def place_of_first(self) -> tuple[int, int]:
+    def rank_and_offset_of_first(self) -> tuple[int, int]:
         """Return the rank and the log offset of the first message; the queue must not be empty."""
         rank = -1
         offset = 0
@@ -364,7 +369,7 @@ class GroupQueue(StoredState):
                     offset = head.offset
         return rank, offset
 
-    def goes_behind(self, slot: int, message: Message) -> bool:
+    def must_queue(self, slot: int, message: Message) -> bool:
         """Return whether a new ``message`` for this slot must wait behind queued ones.
 
         It must while bodies are being read, because a member takes those messages once they are
@@ -378,7 +383,7 @@ class GroupQueue(StoredState):
             return False
         priority = self.backlog.priority_of(message)
         front = FRONT << SLOT_SHIFT | priority
-        return queue.is_in(slot << SLOT_SHIFT | priority) or queue.is_in(front)
+        return queue.has_in_lane(slot << SLOT_SHIFT | priority) or queue.has_in_lane(front)
 
     def has_any(self, at_qos_0: bool) -> bool:
         """Return whether the queue has a message; with ``at_qos_0``, a message of QoS 0."""
@@ -421,20 +426,20 @@ class GroupQueue(StoredState):
 
     def _append(self, delivery: Delivery, number: int) -> None:
         if self._context.events is not None:
-            self._context.events.queued(self.name, delivery, len(self._queue) + 1)
+            self._context.events.note_queued(self.name, delivery, len(self._queue) + 1)
         self.backlog.push(delivery, number)
 
     def _lanes(self) -> list[Lane]:
         """Return all lanes: the highest priority first; of equal priority, the front first."""
         queue = self._queue
-        if len(self._order) != queue.lane_count:
-            self._order = queue.lanes()
-            self._order.sort(key=_place)
-        return self._order
+        if len(self._ordered_lanes) != queue.lane_count:
+            self._ordered_lanes = queue.lanes()
+            self._ordered_lanes.sort(key=_search_order)
+        return self._ordered_lanes
 
     # -- bodies from the log -----------------------------------------------------------
 
-    def _want(self, lane: Lane, position: int) -> None:
+    def _request_bodies(self, lane: Lane, position: int) -> None:
         """Request the bodies of deliveries of ``lane`` from ``position`` on, if memory has room."""
         asked: list[tuple[Lane, Delivery]] = []
         offsets: list[int] = []
@@ -444,7 +449,7 @@ class GroupQueue(StoredState):
             if delivery is None:
                 break
             position += 1
-            if delivery.gone or delivery.message is not None:
+            if delivery.is_removed or delivery.message is not None:
                 continue
             size_bytes += delivery.size_bytes
             if asked and size_bytes > FETCHED_BYTES_MAX:
@@ -456,44 +461,44 @@ class GroupQueue(StoredState):
         if budget.may_fetch(size_bytes):
             self._fetching_bytes = size_bytes
             budget.fetching_bytes += size_bytes
-            self._asked = asked
-            self.wanted = offsets
+            self._requested = asked
+            self.requested_offsets = offsets
             self._context.batch.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
         self.account.budget.fetching_bytes -= self._fetching_bytes
         self._fetching_bytes = 0
-        self._asked = []
-        self.wanted = []
+        self._requested = []
+        self.requested_offsets = []
 
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this queue."""
-        return offsets is self.wanted
+        return offsets is self.requested_offsets
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take the requested bodies, by log offset; drop messages that retention removed."""
-        if offsets is not self.wanted:
+        if offsets is not self.requested_offsets:
             return
-        requested = self._asked
+        requested = self._requested
         self._stop_fetching()
         gone: list[Delivery] = []
         for lane, delivery in requested:
-            if delivery.gone or delivery.message is not None:
+            if delivery.is_removed or delivery.message is not None:
                 continue
             body = bodies.get(delivery.offset)
             if body is None:
-                self._leave(delivery, self._queue.remove(lane, delivery))
+                self._note_removed(delivery, self._queue.remove(lane, delivery))
                 gone.append(delivery)
             else:
                 lane.attach_body(delivery, body)
-                delivery.label = label_of(body)
+                delivery.routing_key = routing_key_of(body)
         if gone:
             count = len(gone)
             self._drops.count_known(reasons_to_drop.RETENTION, self.name, gone, count, True)
             self.backlog.wake_blocked_publishers()
         if self._owner is not None:
             self._owner.offer(now)
-        if self.backlog.stored and not self.account.has_room_for_bodies():
+        if self.backlog.is_stored and not self.account.has_room_for_bodies():
             self._queue.evict_to_log()
 
     # -- durable form ------------------------------------------------------------------
@@ -501,8 +506,8 @@ class GroupQueue(StoredState):
     def snapshot(self) -> Progress | None:
         """Return the progress to store, with the changes since the last snapshot; None if the queue
         is not stored."""
-        self.backlog.changed = False
-        if not self.backlog.stored:
+        self.backlog.is_changed = False
+        if not self.backlog.is_stored:
             return None
         stored = self.backlog.stored_queue
         first = stored.first
@@ -545,6 +550,6 @@ class GroupQueue(StoredState):
             self._queue.restore(run, stored.lane(run.first >> PRIORITY_SHIFT).head)
 
 
-def _place(lane: Lane) -> tuple[int, int, int]:
+def _search_order(lane: Lane) -> tuple[int, int, int]:
     slot = lane.number >> SLOT_SHIFT
     return -lane.rank, 0 if slot == FRONT else 1, lane.number & PRIORITY_MASK

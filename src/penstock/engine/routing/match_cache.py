@@ -45,7 +45,7 @@ class Grant:
         self.qos = -1
         self.retain_as_published = False
         self.subscription_ids: tuple[int, ...] = ()
-        self._gathered: dict[int, None] | None = None
+        self._collected_ids: dict[int, None] | None = None
 
     def add(self, entry: SessionSubscription) -> None:
         """Merge one more matching subscription."""
@@ -53,43 +53,44 @@ class Grant:
         self.qos = max(self.qos, subscription.qos)
         self.retain_as_published = self.retain_as_published or subscription.retain_as_published
         if entry.identifier > 0:
-            if self._gathered is None:
-                self._gathered = {}
-            self._gathered[entry.identifier] = None
+            if self._collected_ids is None:
+                self._collected_ids = {}
+            self._collected_ids[entry.identifier] = None
 
     def complete(self) -> None:
         """Complete the grant: every matching subscription was merged."""
-        if self._gathered is not None:
-            self.subscription_ids = tuple(self._gathered)
-            self._gathered = None
+        if self._collected_ids is not None:
+            self.subscription_ids = tuple(self._collected_ids)
+            self._collected_ids = None
 
 
 @final
 class Match:
     """A session with subscriptions that match a topic.
 
-    ``grant`` merges all of them, for messages of other publishers. ``own`` merges those without No
-    Local, for messages that the session itself publishes [MQTT-3.8.3-3]; None if there are none.
+    ``grant`` merges all of them, for messages of other publishers. ``own_grant`` merges those
+    without No Local, for messages that the session itself publishes [MQTT-3.8.3-3]; None if there
+    are none.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.grant = Grant(session)
-        self.own: Grant | None = None
+        self.own_grant: Grant | None = None
 
     def add(self, entry: SessionSubscription) -> None:
         """Merge one more matching subscription."""
         self.grant.add(entry)
         if not entry.subscription.no_local:
-            if self.own is None:
-                self.own = Grant(self.session)
-            self.own.add(entry)
+            if self.own_grant is None:
+                self.own_grant = Grant(self.session)
+            self.own_grant.add(entry)
 
     def complete(self) -> None:
         """Complete both grants: every matching subscription was merged."""
         self.grant.complete()
-        if self.own is not None:
-            self.own.complete()
+        if self.own_grant is not None:
+            self.own_grant.complete()
 
 
 @final
@@ -111,7 +112,7 @@ class Matches:
 @final
 class _Branch:
     def __init__(self) -> None:
-        self.below: dict[str, _Branch] = {}
+        self.children: dict[str, _Branch] = {}
         self.topic: str | None = None  # the cached topic that ends at this branch
 
 
@@ -139,10 +140,10 @@ class MatchCache:
             self.clear()
         branch = self._root
         for level in levels:
-            child = branch.below.get(level)
+            child = branch.children.get(level)
             if child is None:
                 child = _Branch()
-                branch.below[level] = child
+                branch.children[level] = child
                 self._branches += 1
             branch = child
         branch.topic = topic
@@ -185,11 +186,11 @@ class MatchCache:
             level = "#" if depth == _EVERYTHING else levels[depth]
             if level == "#":
                 self._forget_topic(branch)
-                ahead += [(child, _EVERYTHING) for child in branch.below.values()]
+                ahead += [(child, _EVERYTHING) for child in branch.children.values()]
             elif level == "+":
-                ahead += [(child, depth + 1) for child in branch.below.values()]
+                ahead += [(child, depth + 1) for child in branch.children.values()]
             else:
-                exact = branch.below.get(level)
+                exact = branch.children.get(level)
                 if exact is not None:
                     ahead.append((exact, depth + 1))
 

@@ -64,7 +64,7 @@ class PreparedSessions:
             limits.waiting_bytes_max,
             limits.unsent_bytes_max,
         )
-        accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
+        accounts = Accounts(budget, limits.share_max, limits.effective_sessions_per_user_max())
         self.drops = Drops()
         self.context = EngineContext(0, budget, accounts)
         self.router = Router(
@@ -74,7 +74,7 @@ class PreparedSessions:
         self.zones = zones or {}
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[str, int] = {}  # by client identifier
-        self._shared: dict[int, dict[str, SubscriptionRecord]] = {}
+        self._shared_records: dict[int, dict[str, SubscriptionRecord]] = {}
 
     # -- changes, in the order of the store ------------------------------------------------
 
@@ -84,7 +84,7 @@ class PreparedSessions:
         if former is not None and former != record.number:
             self.remove_session(record.client_id)
         self._numbers[record.client_id] = record.number
-        if record.is_of_group:
+        if record.is_group_queue:
             return
         session = self._sessions.get(record.number)
         if session is None:
@@ -105,7 +105,7 @@ class PreparedSessions:
         if session is None or record.subscription is None:
             return
         if is_shared(record.topic_filter):
-            self._shared.setdefault(record.number, {})[record.topic_filter] = record
+            self._shared_records.setdefault(record.number, {})[record.topic_filter] = record
         else:
             entry = SessionSubscription(record.subscription, record.identifier)
             self.router.subscribe(session, entry)
@@ -116,7 +116,7 @@ class PreparedSessions:
         if session is None:
             return
         if is_shared(topic_filter):
-            self._shared.get(number, {}).pop(topic_filter, None)
+            self._shared_records.get(number, {}).pop(topic_filter, None)
         else:
             self.router.unsubscribe(session, topic_filter)
         self._forget_if_unused(number)
@@ -130,7 +130,7 @@ class PreparedSessions:
                 continue
             for topic_filter in list(session.subscriptions):
                 self.router.unsubscribe(session, topic_filter)
-            self._shared.pop(number, None)
+            self._shared_records.pop(number, None)
             self._forget_if_unused(number)
 
     # -- at the start ------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class PreparedSessions:
         If not, changes of the store were missed, so that subscriptions may be missing too.
         """
         for record in records:
-            if not record.is_of_group:
+            if not record.is_group_queue:
                 session = self._sessions.get(record.number)
                 if session is None or not self._fits(session, record):
                     return False
@@ -156,9 +156,9 @@ class PreparedSessions:
 
     def take_shared(self) -> list[SubscriptionRecord]:
         """Remove and return all shared subscriptions, in the order of the store."""
-        shared, self._shared = self._shared, {}
+        shared, self._shared_records = self._shared_records, {}
         records = [record for number in sorted(shared) for record in shared[number].values()]
-        records.sort(key=_place)
+        records.sort(key=_store_order)
         return records
 
     def discard_rest(self) -> None:
@@ -172,14 +172,14 @@ class PreparedSessions:
 
     def subscriptions(self) -> list[SubscriptionRecord]:
         """Return all subscriptions in the order of the store. For tests and reports."""
-        records = [record for kept in self._shared.values() for record in kept.values()]
+        records = [record for kept in self._shared_records.values() for record in kept.values()]
         for number, session in self._sessions.items():
             for topic_filter, entry in session.subscriptions.items():
                 kept = SubscriptionRecord(
                     number, topic_filter, entry.subscription, entry.identifier
                 )
                 records.append(kept)
-        records.sort(key=_place)
+        records.sort(key=_store_order)
         return records
 
     @property
@@ -197,7 +197,7 @@ class PreparedSessions:
             self.context,
             self.zones.get(record.zone, self.limits),
             self.drops,
-            self.context.accounts.with_key(record.account),
+            self.context.accounts.account_with_key(record.account),
         )
         session.account.count_session(record.client_id, 1)
         return session
@@ -208,7 +208,7 @@ class PreparedSessions:
             session.client_id == record.client_id
             and session.limits is self.zones.get(record.zone, self.limits)
             and session.account.key == record.account
-            and session.stored == (record.expiry_interval_s > 0)
+            and session.is_stored == (record.expiry_interval_s > 0)
         )
 
     def _move(self, former: Session, session: Session) -> None:
@@ -224,15 +224,15 @@ class PreparedSessions:
         session = self._sessions.get(number)
         if session is None or self._numbers.get(session.client_id) == number:
             return
-        if not session.subscriptions and not self._shared.get(number):
+        if not session.subscriptions and not self._shared_records.get(number):
             self._forget(number)
 
     def _forget(self, number: int) -> None:
         session = self._sessions.pop(number)
-        self._shared.pop(number, None)
+        self._shared_records.pop(number, None)
         session.account.count_session(session.client_id, -1)
         session.end()
 
 
-def _place(record: SubscriptionRecord) -> tuple[int, bytes]:
+def _store_order(record: SubscriptionRecord) -> tuple[int, bytes]:
     return (record.number, record.topic_filter.encode())

@@ -3,7 +3,7 @@
 ::
 
       plan ── do all matching queues have room? ─▶ Plan ── a queue refuses ─▶ nothing is changed
-         if a queue may refuse (``rejecting``)        ╰─── none refuses ─▶ apply ─╮
+         if a queue may refuse (``may_refuse``)       ╰─── none refuses ─▶ apply ─╮
       publish ────────────────────────────────────────────────────────────────────┴─▶ routed
 
 A plan changes nothing, so that a refused message reaches no subscriber. A planned message that is
@@ -57,7 +57,7 @@ class Plan:
         message: the published message.
         publisher: the session that published it; None for the broker's own messages.
         matches: the sessions and groups that get the message.
-        refused_by: the full queue that refuses the message for all sessions, or None.
+        blocker: the full queue that refuses the message for all sessions, or None.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Plan:
         message: Message,
         publisher: Session | None,
         matches: Matches,
-        refused_by: Blocker | None,
+        blocker: Blocker | None,
     ) -> None:
         self.message = message
         self.publisher = publisher
         self.matches = matches
-        self.refused_by = refused_by
+        self.blocker = blocker
 
 
 @final
@@ -103,10 +103,10 @@ class Router:
         self._context = context
         self._drops = drops
         self._stream_filters = stream_filters
-        self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1 = a stream has the topic
+        self._stream_cache = TopicCache(_CACHED_TOPICS_MAX)  # 1 = a stream has the topic
         self._work_budget = context.turn.work_budget
-        self._blocked = context.blocked_publishers
-        self.rejecting = limits.rejects  # whether any queue may refuse a message
+        self._blocked_publishers = context.blocked_publishers
+        self.may_refuse = limits.rejects  # whether any queue may refuse a message
 
     def publish(
         self,
@@ -129,10 +129,10 @@ class Router:
                 message.
         """
         matches = self.trie.match(message.topic) if plan is None else plan.matches
-        append = self._in_a_stream(message.topic)
+        append = self._is_in_stream(message.topic)
         if not append and message.qos > 0:
             for match in matches.sessions:
-                if match.session.stored and match.grant.qos > 0:
+                if match.session.is_stored and match.grant.qos > 0:
                     append = True
                     break
             for group in matches.groups:
@@ -140,13 +140,13 @@ class Router:
         if append and (message.qos > 0 or self._may_append_qos0(message)):
             self._context.batch.append(message)
         events = self._context.events
-        event = None if events is None else events.received(message)
+        event = None if events is None else events.note_received(message)
         if publisher is not None:
             link = publisher.transmission.link
             if link is not None and link.record is not None:
-                link.record.received.note(message.offset)
+                link.record.received_runs.note(message.offset)
         if message.retain:
-            self._work_budget.spent += LEVEL_WORK * (1 + message.topic.count("/"))
+            self._work_budget.work_done += LEVEL_WORK * (1 + message.topic.count("/"))
             if account is None and publisher is not None:
                 account = publisher.account
             self._retain(message, account)
@@ -154,7 +154,7 @@ class Router:
         reached = 0
         planned = plan is not None
         for match in matches.sessions:
-            grant = match.own if match.session is publisher else match.grant
+            grant = match.own_grant if match.session is publisher else match.grant
             if grant is None:
                 continue
             reached += 1
@@ -171,7 +171,7 @@ class Router:
             if group.publish(message, at_once, now, planned):
                 reached += 1
         bytes_work = len(message.payload) // SENT_BYTES_PER_UNIT
-        self._work_budget.spent += reached * (1 + bytes_work) + matches.identifiers
+        self._work_budget.work_done += reached * (1 + bytes_work) + matches.identifiers
         if event is not None:
             event["sessions"] = reached
         return reached
@@ -181,7 +181,10 @@ class Router:
 
         While the store cannot write, it may be appended only if memory has room.
         """
-        if not self._context.store.fails or self._context.store.has_room_for_qos0():
+        if (
+            not self._context.store_health.is_failing
+            or self._context.store_health.has_room_for_qos0()
+        ):
             return True
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
@@ -195,7 +198,7 @@ class Router:
         refused_by: Blocker | None = None
         for match in matches.sessions:
             looked_at += 1
-            grant = match.own if match.session is publisher else match.grant
+            grant = match.own_grant if match.session is publisher else match.grant
             session = match.session
             if grant is None or grant.qos == 0 or not session.may_receive(message):
                 continue
@@ -204,31 +207,31 @@ class Router:
                 break
         if refused_by is None:
             for group in matches.groups:
-                looked_at += 1 + len(group.members.connected)
+                looked_at += 1 + len(group.members.connected_members)
                 if group.refuses(message):
                     refused_by = group.queue
                     break
-        self._blocked.work += looked_at
-        self._work_budget.spent += looked_at // LOOKS_PER_UNIT
+        self._blocked_publishers.work += looked_at
+        self._work_budget.work_done += looked_at // LOOKS_PER_UNIT
         return Plan(message, publisher, matches, refused_by)
 
     def apply(self, plan: Plan, now: Now) -> int:
         """Route the message of ``plan``, which no queue refuses; return the number of matching
         sessions and groups."""
-        assert plan.refused_by is None
+        assert plan.blocker is None
         return self.publish(plan.message, plan.publisher, now, None, plan)
 
     def publish_if_room(
         self, message: Message, publisher: Session | None, now: Now
     ) -> Blocker | None:
         """Route ``message``, unless a full queue refuses it; return that queue, or None."""
-        if message.qos == 0 or not self.rejecting:
+        if message.qos == 0 or not self.may_refuse:
             self.publish(message, publisher, now)
             return None
         plan = self.plan(message, publisher)
-        if plan.refused_by is None:
+        if plan.blocker is None:
             self.apply(plan, now)
-        return plan.refused_by
+        return plan.blocker
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Publish ``value`` as the value of a ``$SYS`` topic; return whether the value changed.
@@ -264,7 +267,7 @@ class Router:
         )
 
     def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
-        self._work_budget.spent += len(matches.sessions) + len(matches.groups)
+        self._work_budget.work_done += len(matches.sessions) + len(matches.groups)
         for match in matches.sessions:
             if match.session.link is not None:
                 grant = match.grant
@@ -306,7 +309,7 @@ class Router:
         ids = (entry.identifier,) if entry.identifier > 0 else ()
         if is_system_topic(entry.subscription.topic_filter):
             found = self.system.match(entry.subscription.topic_filter)
-            self._work_budget.spent += len(self.system)
+            self._work_budget.work_done += len(self.system)
             for message in found:
                 session.deliver(message, 0, True, ids, False, now)
             return
@@ -316,7 +319,7 @@ class Router:
             entry.subscription.qos,
             ids,
             session.client_id if entry.subscription.no_local else None,
-            session.stored,
+            session.is_stored,
             self._context,
         )
         session.outbound.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
@@ -353,13 +356,13 @@ class Router:
                 self._context.batch.put_retained(message.topic, None)
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
-    def _in_a_stream(self, topic: str) -> bool:
-        streamed = self._streamed.known.get(topic)
+    def _is_in_stream(self, topic: str) -> bool:
+        streamed = self._stream_cache.numbers.get(topic)
         if streamed is None:
             streamed = 0
             for topic_filter in self._stream_filters:
                 if topic_matches(topic_filter, topic):
                     streamed = 1
                     break
-            self._streamed.put(topic, streamed)
+            self._stream_cache.put(topic, streamed)
         return streamed == 1

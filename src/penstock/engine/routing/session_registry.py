@@ -9,7 +9,7 @@
 
 CONNECT with clean start ends an existing session first [MQTT-3.1.2-4]. A session with an
 expiry interval of 0 ends with its connection and is never stored. A session belongs to the user
-who created it (MQTT 5 §5.4.2): callers check ``belongs_to`` before ``open``.
+who created it (MQTT 5 §5.4.2): callers check ``may_open`` before ``open``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.engine.routing.wills import Wills
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.session.session_index import SessionIndex
 
-_ASKED_AT_ONCE: Final = 100
+_VISITS_PER_STEP: Final = 100
 
 
 @final
@@ -48,23 +48,23 @@ class LowestOffsetSearch:
 
     def __init__(self, asked: list[Session | GroupQueue], end: int, context: EngineContext) -> None:
         self._lowest = end
-        self._asked = asked
+        self._to_visit = asked
         self._context = context
 
     @property
     def lowest(self) -> int:
         """Return the lowest needed offset; valid once ``step`` returned True."""
-        return min(self._lowest, self._context.batch.lowest_moved)
+        return min(self._lowest, self._context.batch.lowest_moved_offset)
 
-    def step(self, count: int = _ASKED_AT_ONCE) -> bool:
+    def step(self, count: int = _VISITS_PER_STEP) -> bool:
         """Visit the next ``count`` sessions and queues; return whether all were visited."""
         for _ in range(count):
-            if not self._asked:
+            if not self._to_visit:
                 return True
-            offset = self._asked.pop().lowest_offset()
+            offset = self._to_visit.pop().lowest_offset()
             if 0 <= offset < self._lowest:
                 self._lowest = offset
-        return not self._asked
+        return not self._to_visit
 
 
 @final
@@ -90,8 +90,8 @@ class Registry:
         zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
-        self.order = SessionIndex()
-        drops.rest = context.turn.counters.rest
+        self.index = SessionIndex()
+        drops.fallback = context.turn.counters.fallback
         self._context = context
         self._router = router
         self._wills = wills
@@ -118,7 +118,7 @@ class Registry:
             return account.has_room_for_another_session()
         return self._context.budget.has_room_for_sessions()
 
-    def belongs_to(self, client_id: str, username: str | None) -> bool:
+    def may_open(self, client_id: str, username: str | None) -> bool:
         """Return whether ``username`` (None: anonymous) may open the session of ``client_id``.
 
         If there is no such session, or its owner is not known (an older store), any user may.
@@ -164,7 +164,7 @@ class Registry:
                 self._remove(session)
             session = Session(
                 client_id,
-                self._context.batch.new_number(),
+                self._context.batch.take_number(),
                 expiry_interval_s,
                 self._context,
                 limits,
@@ -172,12 +172,12 @@ class Registry:
                 account,
             )
             self.sessions[client_id] = session
-            self.order.add(session)
+            self.index.add(session)
             session.account.count_session(client_id, 1)
         session.zone = limits.zone
         session.username = username
         session.owned = True
-        self._count_with(session, limits.zone)
+        self._set_drop_counters(session, limits.zone)
         self._store(session, 0)
         return session
 
@@ -224,7 +224,7 @@ class Registry:
     def search_lowest_offset(self, end: int) -> LowestOffsetSearch:
         """Begin a search for the lowest log offset that is still needed, which is ``end`` if none
         is."""
-        self._context.batch.lowest_moved = end
+        self._context.batch.lowest_moved_offset = end
         asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
         return LowestOffsetSearch(asked, end, self._context)
@@ -243,7 +243,7 @@ class Registry:
         context = self._context
         for record in sorted(recovered.sessions, key=_number):
             context.batch.next_number = max(context.batch.next_number, record.number + 1)
-            if record.is_of_group:
+            if record.is_group_queue:
                 groups.append(record)
                 continue
             records.append(record)
@@ -256,20 +256,20 @@ class Registry:
                     self._context,
                     self._zones.get(record.zone, self._limits),
                     self._drops,
-                    self._context.accounts.with_key(record.account),
+                    self._context.accounts.account_with_key(record.account),
                 )
                 session.account.count_session(record.client_id, 1)
             session.expiry_interval_s = record.expiry_interval_s
-            session.backlog.stored = True
+            session.backlog.is_stored = True
             session.zone = record.zone
             session.username = record.username
             session.owned = record.owned
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
             if context.recorder is not None:
-                context.recorder.begin_away(record.client_id, context.batch.next_offset)
+                context.recorder.add_disconnected(record.client_id, context.batch.next_offset)
             self.sessions[record.client_id] = session
-            self.order.add(session)
-            self._count_with(session, session.limits.zone)
+            self.index.add(session)
+            self._set_drop_counters(session, session.limits.zone)
             progress = recovered.progress.get(record.number)
             session.restore(
                 progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
@@ -300,15 +300,15 @@ class Registry:
                 self._store(session, now.steady_us)
             self._schedule(session)
 
-    def _count_with(self, session: Session, listener: str) -> None:
+    def _set_drop_counters(self, session: Session, listener: str) -> None:
         """Count the drops of ``session`` under ``listener`` and its client group, until its next
         CONNECT."""
-        self._drops.clients[session.client_id] = self._context.turn.counters.of_client(
+        self._drops.clients[session.client_id] = self._context.turn.counters.counters_of_client(
             listener, session.client_id, session.username
         )
 
     def _store(self, session: Session, disconnected_at_us: int) -> None:
-        if session.stored:
+        if session.is_stored:
             self._context.batch.put_session(
                 SessionRecord(
                     session.client_id,
@@ -338,12 +338,12 @@ class Registry:
         for topic_filter in list(session.subscriptions):
             self._router.unsubscribe(session, topic_filter)
         del self.sessions[session.client_id]
-        self.order.remove(session)
+        self.index.remove(session)
         session.account.count_session(session.client_id, -1)
         self._scheduled.pop(session.number, None)
         session.end()
         self._drops.forget(session.client_id)
-        if session.stored:
+        if session.is_stored:
             self._context.batch.end_session(session.client_id, session.number)
 
 

@@ -18,7 +18,7 @@ from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Account
-from penstock.engine.message import Delivery, Message, SharedOrigin, label_of
+from penstock.engine.message import Delivery, Message, SharedOrigin, routing_key_of
 from penstock.engine.options import LEAST_INFLIGHT
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
@@ -63,7 +63,7 @@ class SharedGroup(GroupSource):
         self.queue = GroupQueue(topic_filter, self, context, first.limits, drops, account)
         self._context = context
         self._drops = drops
-        self._offers = False  # whether ``offer`` is running
+        self._is_offering = False  # whether ``offer`` is running
 
     # -- members -----------------------------------------------------------------------
 
@@ -75,10 +75,10 @@ class SharedGroup(GroupSource):
             self.queue.bounds.count(member.limits, 1)
             self._update_online()
         member.entry = entry
-        self.members.count_stored(member, entry.subscription.qos if session.stored else -1)
+        self.members.count_stored(member, entry.subscription.qos if session.is_stored else -1)
         if self.members.stored_qos > 0:
             self.queue.store()
-        self._changed()
+        self._members_changed()
 
     def remove(self, session: Session) -> None:
         """Remove ``session`` from the members; the last one ends the queue."""
@@ -88,7 +88,7 @@ class SharedGroup(GroupSource):
         self._update_online()
         self.queue.bounds.count(member.limits, -1)
         if self.has_members:
-            self._changed()
+            self._members_changed()
         else:
             self.queue.end()
 
@@ -103,7 +103,7 @@ class SharedGroup(GroupSource):
             self.queue.bounds.count(member.limits, 1)
         self.members.connect(member)
         self._update_online()
-        self._changed()
+        self._members_changed()
 
     def member_disconnected(self, session: Session) -> None:
         """Note that the member with ``session`` is disconnected."""
@@ -124,13 +124,13 @@ class SharedGroup(GroupSource):
 
     def _update_online(self) -> None:
         """Take the queue online if a member is connected, else offline."""
-        is_needed = len(self.members.connected) > 0
+        is_needed = len(self.members.connected_members) > 0
         if is_needed and not self.queue.is_online:
             self.queue.go_online()
         elif not is_needed and self.queue.is_online:
             self.queue.go_offline()
 
-    def _changed(self) -> None:
+    def _members_changed(self) -> None:
         """Apply changed members, options or limits, and check blocked publishers again."""
         self.members.forget_permissions()
         self.queue.update_bounds()
@@ -148,14 +148,16 @@ class SharedGroup(GroupSource):
         if not queue.has_memory():
             return True
         members = self.members
-        if members.by_hash and queue.goes_behind(members.slot_for(label_of(message)), message):
+        if members.is_hashing and queue.must_queue(
+            members.slot_for(routing_key_of(message)), message
+        ):
             return True  # a member with room must not get it before earlier messages of its key
         return self._taker(message) is None
 
     def has_free_member(self) -> bool:
         """Return whether a connected member has room for any message of QoS 1 or 2."""
-        self._context.blocked_publishers.work += len(self.members.connected)
-        for member in self.members.connected:
+        self._context.blocked_publishers.work += len(self.members.connected_members)
+        for member in self.members.connected_members:
             room = member.session.outbound.room_for_shared(None)
             if room == ANY_QOS or (room != NO_ROOM and member.qos_of(2) == 0):
                 return True
@@ -163,27 +165,27 @@ class SharedGroup(GroupSource):
 
     def watch_links(self) -> None:
         """Have the members without room in their links resumed when there is room again."""
-        self._context.blocked_publishers.work += len(self.members.connected)
-        for member in self.members.connected:
+        self._context.blocked_publishers.work += len(self.members.connected_members)
+        for member in self.members.connected_members:
             member.session.watch_links()
 
     # -- messages ----------------------------------------------------------------------
 
-    def publish(self, message: Message, at_once: bool, now: Now, planned: bool) -> bool:
+    def publish(self, message: Message, at_once: bool, now: Now, is_planned: bool) -> bool:
         """Send ``message`` to a member, queue or drop it; return False if no member may receive it.
 
         Args:
             message: the published message.
             at_once: whether QoS 0 need not wait for the commit of this turn.
             now: the time of the turn.
-            planned: whether ``Router.plan`` accepted the message, so that it must be queued.
+            is_planned: whether ``Router.plan`` accepted the message, so that it must be queued.
         """
         if not self.has_members:
             return False
         queue = self.queue
-        by_hash = self.members.by_hash
-        slot = self.members.slot_for(label_of(message)) if by_hash else 0
-        goes_behind = queue.goes_behind(slot, message)
+        by_hash = self.members.is_hashing
+        slot = self.members.slot_for(routing_key_of(message)) if by_hash else 0
+        goes_behind = queue.must_queue(slot, message)
         if not goes_behind or not (by_hash or queue.has_room(message.size_bytes())):
             member = self._taker(message)
             if member is not None:
@@ -195,18 +197,18 @@ class SharedGroup(GroupSource):
             return False
         if message.qos == 0 and not queue.bounds.keeps_qos0:
             reason = reasons_to_drop.SLOW_CONSUMER
-            if not self.members.connected:
+            if not self.members.connected_members:
                 reason = reasons_to_drop.QOS0_OFFLINE
             lost = Delivery(message, message.offset, 0)
             self._drops.drop(reason, self.topic_filter, lost, True)
             return True
-        if queue.put(message, slot, planned):
+        if queue.put(message, slot, is_planned):
             self._context.groups_with_backlog[self.topic_filter] = self
         return True
 
     def publish_system(self, message: Message, now: Now) -> None:
         """Send a ``$SYS`` message (QoS 0) to a connected member; it is never queued."""
-        if not any(_reads(member.session) for member in self.members.connected):
+        if not any(_reads(member.session) for member in self.members.connected_members):
             return
         member = self._taker(message)
         if member is not None:
@@ -221,7 +223,7 @@ class SharedGroup(GroupSource):
         log offset."""
         if self.queue.queue_length == 0:
             return False
-        own_rank, own_offset = self.queue.place_of_first()
+        own_rank, own_offset = self.queue.rank_and_offset_of_first()
         return own_rank > rank or (own_rank == rank and own_offset < offset)
 
     def give_next_to(self, taker: StoredState, now: Now) -> bool:
@@ -244,7 +246,7 @@ class SharedGroup(GroupSource):
             return False
         message = delivery.message
         assert message is not None
-        if message.expired(now.steady_us):
+        if message.is_expired(now.steady_us):
             queue.take(delivery)
             self._drops.drop(reasons_to_drop.EXPIRED, self.topic_filter, delivery, True)
         else:
@@ -252,25 +254,25 @@ class SharedGroup(GroupSource):
             self._hand_over(member, delivery, message, now)
         if queue.queue_length == 0:
             self._context.groups_with_backlog.pop(self.topic_filter, None)
-        elif self.members.by_hash and queue.found_in != self.members.slot_of(member):
+        elif self.members.is_hashing and queue.found_slot != self.members.slot_of(member):
             self.offer(now)  # the next messages of that slot may be for other members
         return True
 
     def offer(self, now: Now) -> None:
         """Send queued messages to connected members with room, in the order of the strategy."""
-        if self._offers:
+        if self._is_offering:
             return
-        self._offers = True
+        self._is_offering = True
         for _ in range(OFFERED_MAX):
             if self.queue.queue_length == 0 or not self._offer_one(now):
                 break
-        self._offers = False
+        self._is_offering = False
 
     def take_back(self, session: Session, entries: list[Delivery]) -> None:
         """Queue ``entries``, which were in flight when ``session`` disconnected, at the front."""
         queue = self.queue
         for entry in entries:
-            shared = entry.shared
+            shared = entry.shared_origin
             assert shared is not None
             message = entry.message
             back = Delivery(message, entry.offset, shared.qos, shared.retain)
@@ -300,14 +302,14 @@ class SharedGroup(GroupSource):
             self._context.groups_with_backlog[self.topic_filter] = self
 
     def _offer_one(self, now: Now) -> bool:
-        members = self.members.connected
+        members = self.members.connected_members
         count = len(members)
         if self.members.strategy == LEAST_INFLIGHT:
             for member in sorted(members, key=_load):
                 if self.give_next_to(member.session, now):
                     return True
             return False
-        first = self.members.first_asked()
+        first = self.members.first_index()
         for step in range(count):
             if self.give_next_to(members[(first + step) % count].session, now):
                 return True
@@ -315,11 +317,11 @@ class SharedGroup(GroupSource):
 
     def _taker(self, message: Message) -> Member | None:
         """Return the connected member that gets ``message`` at once; None if there is none."""
-        if self.members.by_hash:
-            home = self.members.home_of(label_of(message))
+        if self.members.is_hashing:
+            home = self.members.home_of(routing_key_of(message))
             return home if home is not None and self._can_take(home, message) else None
         best: Member | None = None
-        members = self.members.connected
+        members = self.members.connected_members
         count = len(members)
         if self.members.strategy == LEAST_INFLIGHT:
             for member in members:
@@ -328,7 +330,7 @@ class SharedGroup(GroupSource):
                 ):
                     best = member
             return best
-        first = self.members.first_asked()
+        first = self.members.first_index()
         for step in range(count):
             position = first + step
             member = members[position if position < count else position - count]
@@ -350,9 +352,9 @@ class SharedGroup(GroupSource):
 
     def _give(self, member: Member, message: Message, at_once: bool, now: Now) -> None:
         """Send ``member`` a message that was just published."""
-        self.members.took(member)
+        self.members.note_taken(member)
         shared = SharedOrigin(self.topic_filter, message.qos, message.retain)
-        if member.session.stored and message.offset < 0 and member.qos_of(message.qos) > 0:
+        if member.session.is_stored and message.offset < 0 and member.qos_of(message.qos) > 0:
             self._context.batch.append(message)
         self._send(member, message, message.offset, shared, at_once, now)
 
@@ -363,15 +365,15 @@ class SharedGroup(GroupSource):
         to the log, even if the log has the message for other sessions: retention may remove that
         row once these sessions have the message.
         """
-        self.members.took(member)
+        self.members.note_taken(member)
         events = self._context.events
         if events is not None:
             events.note_delivery(MOVED, self.topic_filter, delivery)
         shared = SharedOrigin(self.topic_filter, delivery.qos, delivery.retain)
         offset = delivery.offset
-        if member.session.stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:
+        if member.session.is_stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:
             if message.offset >= 0:
-                message = message.for_session()
+                message = message.copy_for_session()
             self._context.batch.append(message)
             offset = message.offset
         self._send(member, message, offset, shared, False, now)

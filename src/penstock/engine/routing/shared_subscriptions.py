@@ -52,7 +52,7 @@ class SharedSubscriptions(MemberConnections):
         self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
         self._context = context
         context.member_connections = self
-        drops.of_groups.known = self.groups
+        drops.group_drops.owners = self.groups
         self._drops = drops
 
     # -- members -----------------------------------------------------------------------
@@ -70,7 +70,7 @@ class SharedSubscriptions(MemberConnections):
             record = self._records.pop(topic_filter, None)
             account = session.account
             if record is not None:
-                account = self._context.accounts.with_key(record.account)
+                account = self._context.accounts.account_with_key(record.account)
             group = SharedGroup(
                 topic_filter, strategy, random, self._context, self._drops, session, account
             )
@@ -97,7 +97,7 @@ class SharedSubscriptions(MemberConnections):
         if group.has_members:
             return None
         del self.groups[topic_filter]
-        self._drops.of_groups.forget(topic_filter)
+        self._drops.group_drops.forget(topic_filter)
         self._context.groups_with_backlog.pop(topic_filter, None)
         return group
 
@@ -122,8 +122,8 @@ class SharedSubscriptions(MemberConnections):
     def _take_back(self, session: Session, now: Now) -> None:
         by_group: dict[str, list[Delivery]] = {}
         for entry in session.outbound.shared_in_flight():
-            assert entry.shared is not None
-            by_group.setdefault(entry.shared.topic_filter, []).append(entry)
+            assert entry.shared_origin is not None
+            by_group.setdefault(entry.shared_origin.topic_filter, []).append(entry)
         for topic_filter, entries in by_group.items():
             group = self.groups.get(topic_filter)
             if group is not None:
@@ -176,7 +176,7 @@ class SharedSubscriptions(MemberConnections):
         """
         for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
-                waiting = _waiting(record.number, self._recovered)
+                waiting = _count_waiting(record.number, self._recovered)
                 reason = reasons_to_drop.SESSION_ENDED
                 self._drops.count(reason, topic_filter, "", waiting, True)
             self._context.batch.end_session(record.client_id, record.number)
@@ -199,7 +199,7 @@ class SharedSubscriptions(MemberConnections):
             _, place = heappop(heads)
             run = runs[place]
             delivery = run.delivery()
-            shared = delivery.shared
+            shared = delivery.shared_origin
             assert shared is not None
             group = self.groups.get(shared.topic_filter)
             if group is None:
@@ -208,12 +208,12 @@ class SharedSubscriptions(MemberConnections):
                 moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
                 moved.size_bytes = delivery.size_bytes
                 group.adopt(moved, run.priority)
-                run.moved.add(delivery.sequence)
+                run.moved_sequences.add(delivery.sequence)
             if run.advance():
                 heappush(heads, (run.offset, place))
 
 
-def _waiting(number: int, recovered: RecoveredState) -> int:
+def _count_waiting(number: int, recovered: RecoveredState) -> int:
     """Return the number of messages that the store has in the queue with this number."""
     heads: dict[int, int] = {}
     progress = recovered.progress.get(number)

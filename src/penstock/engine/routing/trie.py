@@ -27,7 +27,7 @@ from typing import final
 from penstock.engine.routing.match_cache import Match, MatchCache, Matches
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import unshared
+from penstock.engine.topics import without_share_prefix
 from penstock.engine.work_budget import WorkBudget
 
 
@@ -41,7 +41,7 @@ class _Node:
     def child(self, level: str) -> _Node | None:
         return None if self.children is None else self.children.get(level)
 
-    def unused(self) -> bool:
+    def is_unused(self) -> bool:
         return not self.entries and not self.children and not self.groups
 
 
@@ -76,7 +76,7 @@ class SubscriptionTrie:
 
     def add_group(self, group: SharedGroup) -> None:
         """Add a shared subscription, when its first member subscribes."""
-        levels = unshared(group.topic_filter).split("/")
+        levels = without_share_prefix(group.topic_filter).split("/")
         node = self._node(levels)
         if node.groups is None:
             node.groups = {}
@@ -89,7 +89,7 @@ class SubscriptionTrie:
 
     def remove_group(self, group: SharedGroup) -> None:
         """Remove a shared subscription without members, and branches without subscriptions."""
-        self._remove(unshared(group.topic_filter), None, group)
+        self._remove(without_share_prefix(group.topic_filter), None, group)
 
     def _node(self, levels: list[str]) -> _Node:
         node = self._root
@@ -119,7 +119,7 @@ class SubscriptionTrie:
             node.entries.pop(session, None)
         if group is not None and node.groups is not None:
             node.groups.pop(group, None)
-        while path and node.unused():
+        while path and node.is_unused():
             node, level = path.pop()
             if node.children is not None:
                 del node.children[level]
@@ -165,7 +165,7 @@ class SubscriptionTrie:
                 if child is not None:
                     ahead.append((child, depth + 1))
             hidden = False
-        self._work_budget.spent += work
+        self._work_budget.work_done += work
         matches = list(found.sessions.values())
         identifiers = 0
         for match in matches:

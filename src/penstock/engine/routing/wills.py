@@ -82,7 +82,7 @@ class Wills:
         if self._delete(client_id) is not None:
             self._context.batch.put_will(client_id, None)
 
-    def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
+    def connection_lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
         """Publish the will now or after its delay: the connection ended without DISCONNECT
         [MQTT-3.1.2-8].
 
@@ -145,7 +145,7 @@ class Wills:
         record.account = account
         self._set(client_id, record)
         if record.due_at_us == 0:
-            self.lost(client_id, session_expiry_s, now)
+            self.connection_lost(client_id, session_expiry_s, now)
         else:
             self._schedule(client_id, record)
 

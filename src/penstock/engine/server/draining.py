@@ -22,7 +22,7 @@ from penstock.engine.session.session_index import SessionIndex
 
 VISITS_PER_TICK_MAX: Final = 5000
 
-BECAUSE: Final = "this server is being emptied"
+DRAIN_REASON: Final = "this server is being emptied"
 
 
 @final
@@ -40,9 +40,9 @@ class Draining:
         self.reason_code = reason_code
         self.server_reference = server_reference
         self.per_s = per_s
-        self.sent_away = 0  # clients disconnected so far
+        self.clients_sent_away = 0  # clients disconnected so far
         self.refused = 0  # CONNECTs refused so far
-        self.drained = False  # whether the last walk found no connected client
+        self.is_drained = False  # whether the last walk found no connected client
         self._counted_s = now.monotonic_s  # when ``_due`` was updated
         self._due = 1.0  # clients that may be disconnected now
         self._cursor = 0  # number of the last visited session
@@ -53,20 +53,20 @@ class Draining:
         waited_s = now.monotonic_s - self._counted_s
         self._counted_s = now.monotonic_s
         self._due = min(self._due + waited_s * self.per_s, max(1.0, self.per_s))
-        if self._due < 1.0 or self.drained:
+        if self._due < 1.0 or self.is_drained:
             return
-        for session in order.after(self._cursor, VISITS_PER_TICK_MAX):
+        for session in order.sessions_after(self._cursor, VISITS_PER_TICK_MAX):
             self._cursor = session.number
             connection = connections.get(session.client_id)
             if connection is None:  # the session is offline, or of a bridge of this broker
                 continue
             self._found = True
-            self.sent_away += 1
-            connection.close(self.reason_code, BECAUSE, now, self.server_reference)
+            self.clients_sent_away += 1
+            connection.close(self.reason_code, DRAIN_REASON, now, self.server_reference)
             self._due -= 1.0
             if self._due < 1.0:
                 return
-        if not order.after(self._cursor, 1):
-            self.drained = not self._found
+        if not order.sessions_after(self._cursor, 1):
+            self.is_drained = not self._found
             self._found = False
             self._cursor = 0

@@ -40,16 +40,18 @@ class Refusal:
     def __init__(self, code: int, detail: str = "", quoted: str = "") -> None:
         self.code = code
         self.detail = detail
-        self.quoted = quoted
+        self.quoted_text = quoted
 
     def log_text(self) -> str:
-        """Return the text for the log behind the name of the code, with ``quoted`` in
+        """Return the text for the log behind the name of the code, with ``quoted_text`` in
         parentheses."""
         detail = f": {self.detail}" if self.detail else ""
-        return f"{detail} ({self.quoted[:REASON_CHARACTERS_MAX]})" if self.quoted else detail
+        return (
+            f"{detail} ({self.quoted_text[:REASON_CHARACTERS_MAX]})" if self.quoted_text else detail
+        )
 
 
-def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
+def find_refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
     """Return the reason to refuse ``connect`` that does not depend on the user; None if there is
     none."""
     client_id = connect.client_id
@@ -122,7 +124,7 @@ def _user_properties(connect: Connect) -> int:
     return count
 
 
-def wanted_session_expiry_s(connect: Connect) -> int:
+def requested_session_expiry_s(connect: Connect) -> int:
     """Return the session expiry interval that the client asks for, in seconds.
 
     Before MQTT 5 a session that is not clean never expires.
@@ -136,7 +138,7 @@ def wanted_session_expiry_s(connect: Connect) -> int:
 def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
     """Return the session expiry interval that the server grants, in seconds, at most
     ``session_expiry_s_max``."""
-    return min(wanted_session_expiry_s(connect), limits.session_expiry_s_max)
+    return min(requested_session_expiry_s(connect), limits.session_expiry_s_max)
 
 
 def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
@@ -191,7 +193,7 @@ def accepted_properties(
     if latest is not None:
         properties.user_properties.append((SEQUENCE, str(latest)))
     wanted = connect.properties
-    if expiry_s != wanted_session_expiry_s(connect):
+    if expiry_s != requested_session_expiry_s(connect):
         properties.session_expiry_interval = expiry_s
     if keep_alive_s != connect.keep_alive_s:
         properties.server_keep_alive = keep_alive_s

@@ -45,13 +45,13 @@ from penstock.engine.server.draining import Draining
 from penstock.engine.server.grants import (
     Refusal,
     accepted_properties,
+    find_refusal,
     granted_keep_alive_s,
     granted_session_expiry_s,
     no_room_refusal,
-    refusal,
     refusal_code,
     refusal_version,
-    wanted_session_expiry_s,
+    requested_session_expiry_s,
     will_message,
 )
 from penstock.engine.server.server import Server
@@ -121,13 +121,13 @@ class OpeningConnection(Connection):
         self.version = 0  # protocol level of the client; 0 before CONNECT
         self.limits = limits
         self.listener = limits.zone
-        self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
+        self.allows_anonymous = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # user name of its certificate; None without certificate
         self.granted: SessionTerms | None = None  # None until its client is accepted
         self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
-        self.link.counters = server.context.turn.counters.of_listener(limits.zone)
+        self.link.counters = server.context.turn.counters.counters_of_listener(limits.zone)
         self.link.counters.sockets_accepted += 1
         self._server = server
         self._sharing = server.router.sharing
@@ -162,7 +162,7 @@ class OpeningConnection(Connection):
                 self.link.max_packet_size_bytes = properties.maximum_packet_size
             self.link.problem_information = properties.request_problem_information != 0
         server.registry.expire(now)
-        refused = refusal(connect, self.limits, server.options)
+        refused = find_refusal(connect, self.limits, server.options)
         if refused is None and not self._has_room(connect, connect.client_id):
             refused = no_room_refusal(connect)
         if server.draining is not None:
@@ -191,7 +191,7 @@ class OpeningConnection(Connection):
             self._begin_exchange(connect, method, now)
             return
         self.state = AWAIT_VERDICT
-        found = server.authenticate.judge(self._credentials(connect), self.link)
+        found = server.authenticate.check_credentials(self._credentials(connect), self.link)
         if found is not None:
             self._apply_verdict(found, now)
 
@@ -201,13 +201,13 @@ class OpeningConnection(Connection):
             connect.client_id,
             connect.username,
             connect.password,
-            self.lets_anonymous_in,
+            self.allows_anonymous,
             self.address,
         )
 
     def _ban_refusal(self, username: str | None, client_id: str, now: Now) -> Refusal | None:
         bans = self._server.bans
-        ban = bans.banned(self.address, username, client_id, now.monotonic_s)
+        ban = bans.find_ban(self.address, username, client_id, now.monotonic_s)
         if ban is None:
             return None
         bans.refused += 1
@@ -217,9 +217,9 @@ class OpeningConnection(Connection):
         draining.refused += 1
         return Refusal(draining.reason_code, "an operator empties the broker")
 
-    def decided(self, verdict: AuthResult, now: Now) -> None:
-        """Apply the verdict that ``judge`` did not return at once, then handle the packets that
-        waited for it."""
+    def apply_late_verdict(self, verdict: AuthResult, now: Now) -> None:
+        """Apply the verdict that ``check_credentials`` did not return at once, then handle the
+        packets that waited for it."""
         if self.state != AWAIT_VERDICT:
             return  # the client disconnected, or the connect timeout has passed
         self._apply_verdict(verdict, now)
@@ -277,12 +277,12 @@ class OpeningConnection(Connection):
             self.link.send_last(encode(answer, self.version))
         recorder = self._server.context.recorder
         if recorder is not None and connect is not None:
-            recorder.connect_refused(connect.client_id, why)
+            recorder.note_refused_connect(connect.client_id, why)
         events = self._server.context.events
         if events is not None:
             event: Event = {
-                "client": "" if connect is None else _cut(connect.client_id),
-                "user": None if connect is None else _cut(connect.username),
+                "client": "" if connect is None else _shortened(connect.client_id),
+                "user": None if connect is None else _shortened(connect.username),
                 "protocol": self.version,
                 "listener": self.limits.zone,
                 "code": code,
@@ -297,7 +297,7 @@ class OpeningConnection(Connection):
         counters = self.link.counters
         if connect is not None:
             username = self.identity or connect.username
-            counters = self._server.context.turn.counters.of_client(
+            counters = self._server.context.turn.counters.counters_of_client(
                 self.limits.zone, connect.client_id, username
             )
         counters.logins_failed += 1
@@ -356,19 +356,19 @@ class OpeningConnection(Connection):
             why = "the session of this client identifier belongs to another user"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
             return
-        if server.context.store.fails and self._needs_store(connect):
-            why = server.context.store.failure
+        if server.context.store_health.is_failing and self._needs_store(connect):
+            why = server.context.store_health.failure
             self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
         if server.draining is not None:  # draining began meanwhile
             self._refuse(self._draining_refusal(server.draining), now, connect)
             return
-        account = server.context.accounts.of(username, self.address)
+        account = server.context.accounts.account_of(username, self.address)
         if not self._has_room(connect, self.client_id, account):  # also in the user's account
             self._refuse(no_room_refusal(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
-        if earlier is not None and self.peer_closed:
+        if earlier is not None and self.has_peer_closed:
             self._end(False, "left before it was let in, and its client is connected again", now)
             return
         if earlier is not None:  # [MQTT-3.1.4-3]
@@ -380,20 +380,20 @@ class OpeningConnection(Connection):
         )
         self.granted = SessionTerms(username, connect.clean_start, present, expiry_s)
         keep_alive_s = granted_keep_alive_s(connect, limits)
-        self._keep_alive.negotiated(keep_alive_s)
-        self._keep_alive.heard(now.monotonic_s)
+        self._keep_alive.set_interval(keep_alive_s)
+        self._keep_alive.note_packet(now.monotonic_s)
         receive_maximum = PACKET_IDENTIFIERS
         answer = Connack(reasons.SUCCESS, present)
         if connect.version == V5:
             receive_maximum = self._negotiate(connect)
-            answer.properties = self._accepted(connect, expiry_s, keep_alive_s, proof)
+            answer.properties = self._connack_properties(connect, expiry_s, keep_alive_s, proof)
             if self._is_too_large(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
             if self._is_too_large(answer):
                 answer.properties.response_information = None
         self._answer(answer, now)
-        if not self.link.closed:
-            server.router.rejecting = server.router.rejecting or limits.rejects
+        if not self.link.is_closed:
+            server.router.may_refuse = server.router.may_refuse or limits.rejects
             self.receive_maximum = receive_maximum
             events = server.context.events
             if events is not None:
@@ -406,7 +406,7 @@ class OpeningConnection(Connection):
                     "keep_alive_s": keep_alive_s,
                     "receive_maximum": receive_maximum,
                 }
-                events.connected(self.client_id, limits.zone, granted)
+                events.note_connected(self.client_id, limits.zone, granted)
             session.attach(self.link, limits, receive_maximum, now)
 
     def _open_session(
@@ -428,7 +428,7 @@ class OpeningConnection(Connection):
         session = server.registry.open(
             self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
-        self._asked_to_persist = wanted_session_expiry_s(connect) > 0
+        self._asked_to_persist = requested_session_expiry_s(connect) > 0
         session.set_user(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
@@ -454,7 +454,7 @@ class OpeningConnection(Connection):
             return PACKET_IDENTIFIERS
         return requested.receive_maximum
 
-    def _accepted(
+    def _connack_properties(
         self, connect: Connect, expiry_s: int, keep_alive_s: int, proof: bytes | None
     ) -> Properties:
         server = self._server
@@ -486,12 +486,12 @@ class OpeningConnection(Connection):
         """Return whether this user may open the session of this client identifier."""
         server = self._server
         shared = server.options.client_ids_shared
-        return shared or server.registry.belongs_to(self.client_id, username)
+        return shared or server.registry.may_open(self.client_id, username)
 
     def _needs_store(self, connect: Connect) -> bool:
         """Return whether ``connect`` can be accepted only while the store can write."""
         session = self._server.registry.sessions.get(self.client_id)
-        is_known = session is not None and session.stored
+        is_known = session is not None and session.is_stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
         if producer_of(connect.properties):  # a failing commit may have the latest number
             return True
@@ -506,8 +506,12 @@ class OpeningConnection(Connection):
         frame = encode(packet, self.version)
         link = self.link
         session = self._session
-        is_transient = session is not None and not session.stored
-        if is_transient and self._server.context.store.fails and not link.waits:
+        is_transient = session is not None and not session.is_stored
+        if (
+            is_transient
+            and self._server.context.store_health.is_failing
+            and not link.has_waiting_packets
+        ):
             link.send_last(frame)  # before the commit: the session is not stored
         else:
             link.send_after_commit(frame)
@@ -535,7 +539,7 @@ class OpeningConnection(Connection):
     # -- enhanced authentication -------------------------------------------------------
 
     def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
-        exchange = self._server.authenticate.exchange(method, self._credentials(connect))
+        exchange = self._server.authenticate.begin_exchange(method, self._credentials(connect))
         if exchange is None:
             self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
             return
@@ -553,11 +557,11 @@ class OpeningConnection(Connection):
         handshake.check(packet, self.state == CONNECTED)
         if packet.reason_code == reasons.REAUTHENTICATE:
             again = Credentials(self.client_id, None, None, False, self.address)
-            exchange = self._server.authenticate.exchange(handshake.method, again)
+            exchange = self._server.authenticate.begin_exchange(handshake.method, again)
             if exchange is None:  # the method was removed from the settings
                 self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
                 return
-            handshake.again(exchange)
+            handshake.restart(exchange)
         data = None if packet.properties is None else packet.properties.authentication_data
         self._step(data, now)
 
@@ -594,5 +598,5 @@ class OpeningConnection(Connection):
             self.link.send(frame)
 
 
-def _cut(name: str | None) -> str | None:
+def _shortened(name: str | None) -> str | None:
     return None if name is None else name[:_CLAIMED_LENGTH_MAX]

@@ -34,7 +34,7 @@ from mypy_extensions import i64
 from penstock.engine.batch.blocked_publishers import BlockedPublisher, Blocker
 from penstock.engine.client_record import REFUSED
 from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import acknowledgement, quoted
+from penstock.engine.connection.reason_strings import encode_acknowledgement, quote
 from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.priorities import TopicPriorities
@@ -198,7 +198,7 @@ class PublishHandler(BlockedPublisher):
         """
         if not is_topic_name(topic, self._limits.topic_levels_max):
             raise RemoteProtocolError(
-                reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
+                reasons.TOPIC_NAME_INVALID, f"not a topic name: {quote(topic)}"
             )
         self._is_system = is_system_topic(topic)
         self._topic_bytes = topic.encode()
@@ -219,9 +219,9 @@ class PublishHandler(BlockedPublisher):
         checked again.
         """
         work_budget = self._context.turn.work_budget
-        before: i64 = work_budget.spent
+        before: i64 = work_budget.work_done
         while session.released_count > 0:
-            if self._must_stop(work_budget.spent - before):
+            if self._must_stop(work_budget.work_done - before):
                 break
             released = session.next_released()
             if released is None:
@@ -234,12 +234,12 @@ class PublishHandler(BlockedPublisher):
                         reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
                     )
                 else:
-                    again = message.received_again(now)
+                    again = message.copy_received_at(now)
                     blocker = self._router.publish_if_room(again, session, now)
                     if blocker is not None:
                         self._wait(blocker, again, session)
                         break
-            work_budget.spent += WORK_PER_PACKET
+            work_budget.work_done += WORK_PER_PACKET
             self._complete(session.first_released(), session)
 
     def _complete(self, packet_id: int, session: Session) -> None:
@@ -254,7 +254,7 @@ class PublishHandler(BlockedPublisher):
             link.ack_plain_after_commit(PUBCOMP, packet_id)
             return
         why = "no message with this packet identifier waits for PUBREL"
-        frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
+        frame = encode_acknowledgement(PUBCOMP, packet_id, code, why, link)
         if is_ours:
             link.ack_after_commit(frame)
             return
@@ -269,21 +269,21 @@ class PublishHandler(BlockedPublisher):
         self._publisher = session
         self._is_still_blocked = True
         size_bytes = 0 if message is None else message.size_bytes()
-        self._blocked_publishers.wait(self, blocker, size_bytes)
+        self._blocked_publishers.block(self, blocker, size_bytes)
 
     def _stop_waiting(self) -> None:
         self._blocked_message = None
         self._publisher = None
         self._blocked_publishers.remove(self)
 
-    def refused_by(self) -> Blocker | None:
+    def find_blocker(self) -> Blocker | None:
         """Return the store or the queue that still refuses the blocked message; None if nothing
         does."""
-        if self._context.store.fails:
+        if self._context.store_health.is_failing:
             return self._blocked_publishers.store
         if self._blocked_message is None:
             return None
-        return self._router.plan(self._blocked_message, self._publisher).refused_by
+        return self._router.plan(self._blocked_message, self._publisher).blocker
 
     def try_again(self, session: Session, now: Now) -> None:
         """Route released messages, then pending ones, in order, while there is room.
@@ -291,13 +291,13 @@ class PublishHandler(BlockedPublisher):
         Stop after the share of this turn. Permission is checked again for each message.
         """
         work_budget = self._context.turn.work_budget
-        before: i64 = work_budget.spent
+        before: i64 = work_budget.work_done
         self._is_still_blocked = False
         self._route_released(session, now)
         pending = self.pending
         packet = pending.first()
         while packet is not None:
-            if session.released_count > 0 or self._must_stop(work_budget.spent - before):
+            if session.released_count > 0 or self._must_stop(work_budget.work_done - before):
                 break
             if self._must_wait_for_pubrel(packet, session):
                 break
@@ -307,7 +307,7 @@ class PublishHandler(BlockedPublisher):
                 encoded = b"" if properties is None else encode_properties(properties)
                 if not self._route(packet, topic, encoded, session, now):
                     break
-            work_budget.spent += WORK_PER_PACKET
+            work_budget.work_done += WORK_PER_PACKET
             pending.pop()
             packet = pending.first()
         if not self._is_still_blocked:
@@ -317,15 +317,15 @@ class PublishHandler(BlockedPublisher):
         """Return whether further messages must wait after this much work; if so, arrange for the
         connection to be resumed."""
         user = self.link.user
-        if work >= self._context.turn.work_budget.remaining():
+        if work >= self._context.turn.work_budget.remaining_units():
             self._context.turn.resume_later(user)
             return True
-        if work > 0 and user is not None and self._context.store.is_full():
+        if work > 0 and user is not None and self._context.store_health.is_full():
             self._context.turn.resume_when_sealed(user)
             return True
         return False
 
-    def ended(self, client_id: str) -> None:
+    def discard_pending(self, client_id: str) -> None:
         """Discard the pending messages: the connection ended.
 
         QoS 1 and 2 messages were not acknowledged, so the client sends them again; QoS 0 messages
@@ -339,9 +339,9 @@ class PublishHandler(BlockedPublisher):
             self.pending.pop()
             packet = self.pending.first()
 
-    def unacknowledged(self, session: Session) -> int:
+    def unacknowledged_count(self, session: Session) -> int:
         """Return how many messages count against the server's Receive Maximum [MQTT 5 §4.9]."""
-        waiting = self.pending.unacknowledged
+        waiting = self.pending.unacknowledged_count
         return self.link.uncommitted_acks + session.inbound_count + waiting
 
     # -- routing, refusals, acknowledgements -------------------------------------------
@@ -374,19 +374,21 @@ class PublishHandler(BlockedPublisher):
             return True
         if qos > 0:
             context = self._context
-            refused = context.store.fails or (qos == 2 and not session.has_room_to_receive())
+            refused = context.store_health.is_failing or (
+                qos == 2 and not session.has_room_to_receive()
+            )
             blocker: Blocker | None = None
-            if router.rejecting and not refused and not at_pubrel:
+            if router.may_refuse and not refused and not at_pubrel:
                 plan = router.plan(message, session)
-                blocker = plan.refused_by
+                blocker = plan.blocker
             if refused or blocker is not None:
                 if self.link.version != V5:
                     if blocker is not None:
                         self._wait(blocker, message, session)
-                    elif context.store.fails:
+                    elif context.store_health.is_failing:
                         self._wait(self._blocked_publishers.store, None, session)
                     return False  # or it waits for a PUBREL of this client
-                why = context.store.failure or _NO_ROOM
+                why = context.store_health.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return True
             if (
@@ -408,23 +410,29 @@ class PublishHandler(BlockedPublisher):
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
         if number is not None:
-            self._producers.published(session.username, number, now)
+            self._producers.record_published(session.username, number, now)
         reached = router.publish(message, session, now) if plan is None else router.apply(plan, now)
         if qos > 0:
             is_unmatched = reached == 0 and message.offset < 0 and self.link.version == V5
             code = reasons.NO_MATCHING_SUBSCRIBERS if is_unmatched else 0
-            if qos == 1 and number is None and self._is_promised_in_memory(topic):
-                self.link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self.link))
+            if qos == 1 and number is None and self._may_acknowledge_in_memory(topic):
+                self.link.send(
+                    encode_acknowledgement(PUBACK, packet.packet_id, code, "", self.link)
+                )
             else:
                 self._acknowledge(packet, code)
         return True
 
-    def _is_promised_in_memory(self, topic: str) -> bool:
+    def _may_acknowledge_in_memory(self, topic: str) -> bool:
         """Return whether PUBACK may be sent before the commit: ``acknowledge_in_memory`` matches
         the topic, and no packet on the link waits for a commit."""
-        if self._acknowledged_in_memory is None or self.link.waits or not self.link.opened:
+        if (
+            self._acknowledged_in_memory is None
+            or self.link.has_waiting_packets
+            or not self.link.is_open
+        ):
             return False
-        return self._acknowledged_in_memory.of(topic) > 0
+        return self._acknowledged_in_memory.priority_of(topic) > 0
 
     def _is_next(
         self, number: ProducerSequence, packet: Publish, topic: str, session: Session, now: Now
@@ -538,21 +546,28 @@ class PublishHandler(BlockedPublisher):
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
         if is_refusal and link.record is not None:
             link.record.note_reason(REFUSED, code, -1, packet.topic)
-        if is_refusal and packet.qos > 0 and self._context.store.fails and not link.waits:
+        if (
+            is_refusal
+            and packet.qos > 0
+            and self._context.store_health.is_failing
+            and not link.has_waiting_packets
+        ):
             kind = PUBACK if packet.qos == 1 else PUBREC  # before the commit: it promises nothing
-            link.send(acknowledgement(kind, packet.packet_id, code, why, link))
+            link.send(encode_acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:
             if code == reasons.SUCCESS:
                 link.ack_plain_after_commit(PUBACK, packet.packet_id)
             else:
-                link.ack_after_commit(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+                link.ack_after_commit(
+                    encode_acknowledgement(PUBACK, packet.packet_id, code, why, link)
+                )
         elif packet.qos == 2 and code == reasons.SUCCESS:
-            if link.version == V5:  # counts until PUBREL: ``unacknowledged``
+            if link.version == V5:  # counts until PUBREL: ``unacknowledged_count``
                 link.send_plain_after_commit(PUBREC, packet.packet_id)
             else:
                 link.ack_plain_after_commit(PUBREC, packet.packet_id)
         elif packet.qos == 2:
-            frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
+            frame = encode_acknowledgement(PUBREC, packet.packet_id, code, why, link)
             if link.version == V5 and not is_refusal:
                 link.send_after_commit(frame)
             else:
@@ -567,7 +582,7 @@ class PublishHandler(BlockedPublisher):
         §4.9].
         """
         allowed = self._limits.receive_maximum
-        if self.unacknowledged(session) >= allowed + self._quota_raised:
+        if self.unacknowledged_count(session) >= allowed + self._quota_raised:
             raise RemoteProtocolError(
                 reasons.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {allowed} QoS 1 and 2 messages unacknowledged",

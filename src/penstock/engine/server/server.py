@@ -98,7 +98,7 @@ class Server:
             recorder = FlightRecorder(recorded_clients, now)
             self.context.recorder = recorder
             self.drops.recorder = recorder
-            self.context.store.commits = recorder.commits
+            self.context.store_health.commits = recorder.commits
         self.router = prepared.router
         self._dead_letters: DeadLetters | None = None
         if dead_letter_topic:
@@ -112,7 +112,7 @@ class Server:
         self.wills = Wills(self.context, self.router, self.drops, self.authorize)
         self.registry = Registry(self.context, self.router, self.wills, limits, self.drops, zones)
         for zone in (zones or {}).values():
-            self.router.rejecting = self.router.rejecting or zone.rejects
+            self.router.may_refuse = self.router.may_refuse or zone.rejects
         self.bans = Bans()
         self.partial_packets = PartialPacketBudget(
             self.context.turn, limits.half_received_bytes_max
@@ -136,9 +136,9 @@ class Server:
         self.bans.expire(now.monotonic_s)
         self.router.sharing.tick(now)
         if self.draining is not None:
-            self.draining.tick(self.connections, self.registry.order, now)
+            self.draining.tick(self.connections, self.registry.index, now)
         self.context.timers.wake_due(now)
-        for connection in self.partial_packets.overdue(now.monotonic_s):
+        for connection in self.partial_packets.overdue_connections(now.monotonic_s):
             connection.close(
                 reasons.QUOTA_EXCEEDED,
                 "its packet was not complete in time while others waited for memory",
@@ -169,15 +169,15 @@ class Server:
 
         They may be unfinished again afterwards.
         """
-        self.context.turn.work_budget.next_turn()
-        unfinished = self.context.turn.unfinished
-        self.context.turn.unfinished = []
+        self.context.turn.work_budget.begin_turn()
+        unfinished = self.context.turn.unfinished_users
+        self.context.turn.unfinished_users = []
         for user in unfinished:
             user.waits_for_turn = False
             user.resume(now)
-        resumed_for_room = self.context.turn.resumed_for_room
+        resumed_for_room = self.context.turn.users_resumed_for_room
         if resumed_for_room:
-            self.context.turn.resumed_for_room = []
+            self.context.turn.users_resumed_for_room = []
             unfinished.extend(resumed_for_room)
         return unfinished
 
@@ -218,7 +218,7 @@ class Server:
         self.router.sharing.shutting_down = True
         reference = ""
         if reason_code == reasons.SERVER_SHUTTING_DOWN:
-            reason_code = self.options.farewell
+            reason_code = self.options.shutdown_code
             reference = self.options.server_reference
         for connection in list(self.connections.values()):
             if references is not None:
@@ -234,10 +234,10 @@ class Server:
     def write_events(self, now: Now) -> bool:
         """Write the waiting events now, before the next tick; return whether all were written."""
         events = self.context.events
-        if self.event_log is None or events is None or events.waiting == 0:
+        if self.event_log is None or events is None or events.waiting_count == 0:
             return False
         self.event_log.write(now)
-        return events.waiting == 0
+        return events.waiting_count == 0
 
     def set_authorize(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
         """Apply changed permissions to all clients.
@@ -280,7 +280,7 @@ class Server:
         self.registry.apply_settings(limits)
         self.producers.apply_settings(limits)
         self.router.retained.limit = limits.retained_messages_max
-        self.context.accounts.limit_sessions(limits.sessions_of_one_max())
+        self.context.accounts.limit_sessions(limits.effective_sessions_per_user_max())
         if events is not None and self.event_log is not None and self.context.events is not None:
             self.context.events.apply_settings(events)
             self.event_log.flow_interval_s = events.flow_interval_s
@@ -306,7 +306,7 @@ class Server:
     def _recover(self, recovered: RecoveredState, now: Now, prepared: PreparedSessions) -> None:
         self.registry.recover(recovered, now, prepared)
         for message in recovered.retained:
-            if message.expired(now.steady_us):
+            if message.is_expired(now.steady_us):
                 self.context.batch.put_retained(message.topic, None)
             else:
                 owner = self.registry.sessions.get(message.client_id)

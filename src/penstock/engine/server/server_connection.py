@@ -80,10 +80,10 @@ class ServerConnection(OpeningConnection):
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
             properties = packet.properties
             if properties is not None and properties.user_properties is not None:
-                self._work_budget.spent += len(properties.user_properties)
+                self._work_budget.work_done += len(properties.user_properties)
             self._publishing.publish(packet, session, now)
         elif isinstance(packet, Ack):
-            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
+            self.handle_acknowledgement(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
             self._request = SubscribeHandler(packet, session, self._server, self.limits, self.link)
             self._continue_request(now)
@@ -98,14 +98,16 @@ class ServerConnection(OpeningConnection):
             assert isinstance(packet, Pingreq), packet
             self.link.send(_PINGRESP)
 
-    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+    def handle_acknowledgement(
+        self, packet_type: int, packet_id: int, reason_code: int, now: Now
+    ) -> None:
         """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of the client."""
         session = self._session
         assert session is not None
         if packet_type == PUBREL:
             self._publishing.release(packet_id, session, now)
         elif session.transmission.acknowledge(packet_type, packet_id, reason_code, now):
-            self.refill_due = True
+            self.is_refill_due = True
 
     def refill(self, now: Now) -> None:
         """Send queued messages of the session and its groups: acknowledgements made room."""
@@ -118,16 +120,16 @@ class ServerConnection(OpeningConnection):
         """Take steps of the SUBSCRIBE or UNSUBSCRIBE, up to the share of this turn."""
         request = self._request
         assert request is not None
-        while not request.finished:
+        while not request.is_finished:
             request.step(now)
             answer = request.take_answer()
             if answer is not None:
                 self._answer(answer, now)
             if self.state == CLOSED:
                 return
-            if self.work >= self._work_budget.remaining():
+            if self.work >= self._work_budget.remaining_units():
                 break
-        if not request.finished:
+        if not request.is_finished:
             return  # ``must_wait`` has the next packets wait
         self._request = None
         joined = (
@@ -140,7 +142,7 @@ class ServerConnection(OpeningConnection):
     # -- when packets must wait ----------------------------------------------------------
 
     @property
-    def saturated(self) -> bool:
+    def is_saturated(self) -> bool:
         """Return whether as many acknowledgements wait for a commit as Receive Maximum allows.
 
         An MQTT 5 client knows the limit, and to exceed it is an error; the packets of older clients
@@ -154,7 +156,7 @@ class ServerConnection(OpeningConnection):
         """Return how many messages of the client count against the server's Receive Maximum."""
         if self.version != V5 or self._session is None:
             return self.link.uncommitted_acks
-        return self._publishing.unacknowledged(self._session)
+        return self._publishing.unacknowledged_count(self._session)
 
     @property
     def pending_publish_count(self) -> int:
@@ -174,13 +176,13 @@ class ServerConnection(OpeningConnection):
             self._server.context.reach(self.inbound_limit, now)
             self.link.resume_when_room()
         elif self.inbound_limit is not None:
-            self.inbound_limit.leave(now.monotonic_s)
+            self.inbound_limit.mark_left(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
         """Reserve memory for a large packet that arrives, or pause reading: ``partial_packets``."""
         budget = self._server.partial_packets
-        if size_bytes == 0 or self.peer_closed:
-            budget.give_back(self)
+        if size_bytes == 0 or self.has_peer_closed:
+            budget.release(self)
             self.expects_more = False
             return
         if self.state == AWAIT_AUTH and size_bytes > self.limits.connect_packet_size_bytes_max:
@@ -194,9 +196,9 @@ class ServerConnection(OpeningConnection):
         if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # the rate limit takes time too
             deadline_s += size_bytes / self.limits.bytes_per_s_max
         self.expects_more = True
-        self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
+        self._lacks_memory = not budget.reserve(self, size_bytes, deadline_s)
         if self._lacks_memory:
-            self.reading_paused = True
+            self.is_reading_paused = True
 
     def must_wait(self) -> bool:
         """Return whether this client's next packets must wait; if so, arrange for ``resume``."""
@@ -205,8 +207,8 @@ class ServerConnection(OpeningConnection):
         if (  # the common case, after nearly every packet: checked without a call
             link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
             and context.batch.size_bytes + context.turn.unsent_bytes
-            < context.store.waiting_bytes_max
-            and context.batch.size_bytes < context.store.batch_bytes_max
+            < context.store_health.waiting_bytes_max
+            and context.batch.size_bytes < context.store_health.batch_bytes_max
             and link.uncommitted_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
@@ -220,7 +222,10 @@ class ServerConnection(OpeningConnection):
         """Return whether no packets may be decoded because too much waits for commits and sockets;
         if so, arrange for ``resume``."""
         context = self._server.context
-        if context.batch.size_bytes + context.turn.unsent_bytes >= context.store.waiting_bytes_max:
+        if (
+            context.batch.size_bytes + context.turn.unsent_bytes
+            >= context.store_health.waiting_bytes_max
+        ):
             context.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(context)
@@ -232,18 +237,18 @@ class ServerConnection(OpeningConnection):
         if self.resume_at_s > 0.0:
             return True
         if self._request is not None:
-            self._work_budget.used_up += 1
+            self._work_budget.exhausted_shares += 1
             self.wait_for_turn()
             return True
-        if self.saturated or link.is_full():
+        if self.is_saturated or link.is_full():
             link.resume_when_room()
             return True
         if self._pending.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # then messages are sent, which the client may acknowledge
-            if self._pending.at_hard_limit() or context.store.fails:
+            if self._pending.at_hard_limit() or context.store_health.is_failing:
                 context.turn.resume_in_tick(self)  # its queue may be full then: ``_may_make_room``
             return True
-        if context.store.is_full():
+        if context.store_health.is_full():
             context.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(context)
@@ -255,7 +260,7 @@ class ServerConnection(OpeningConnection):
         would wait for ever. At the hard limit they are read only if its own queue has no room.
         """
         session = self._session
-        if session is None or self._server.context.store.fails:
+        if session is None or self._server.context.store_health.is_failing:
             return False
         if session.awaits_pubrel and not session.has_room_to_receive():
             return True
@@ -273,7 +278,7 @@ class ServerConnection(OpeningConnection):
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
             self.resume_at_s = 0.0
-        self._began_at = self._work_budget.spent
+        self._began_at = self._work_budget.work_done
         self._logged_before = self._work_budget.logged_bytes
         try:
             self._continue(now)
@@ -286,8 +291,8 @@ class ServerConnection(OpeningConnection):
             self._session.outbound.refill(now)
             if self._pending.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
-                if self.work >= self._work_budget.remaining():
-                    self._work_budget.used_up += 1
+                if self.work >= self._work_budget.remaining_units():
+                    self._work_budget.exhausted_shares += 1
                     self.wait_for_turn()
                     return
             if self._request is not None:
@@ -295,8 +300,8 @@ class ServerConnection(OpeningConnection):
         lacked_memory = self._lacks_memory
         self._lacks_memory = False
         self._decode_rest(now)
-        if lacked_memory and self.reading_paused and not self._lacks_memory:
-            self._server.partial_packets.give_back(self)  # another limit stops it now
+        if lacked_memory and self.is_reading_paused and not self._lacks_memory:
+            self._server.partial_packets.release(self)  # another limit stops it now
         self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
@@ -305,7 +310,7 @@ class ServerConnection(OpeningConnection):
             self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
         super().receive(data, now)
         if self.resume_at_s > 0.0 and self.state != CLOSED:
-            self.reading_paused = True
+            self.is_reading_paused = True
         self._watch_inbound(now)
 
     def _pause(self, seconds: float, now: Now) -> None:
@@ -317,7 +322,7 @@ class ServerConnection(OpeningConnection):
 
     def writable(self, now: Now) -> None:
         """Continue sending: the socket's write buffer has room again."""
-        self.link.socket_has_room()
+        self.link.mark_socket_writable()
         self.resume(now)
 
     # -- the end -----------------------------------------------------------------------
@@ -335,7 +340,7 @@ class ServerConnection(OpeningConnection):
         with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
         self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
 
-    def ended(self, with_will: bool, now: Now) -> None:
+    def on_end(self, with_will: bool, now: Now) -> None:
         """Close the session, and publish or delete the will; in a shutdown the will stays
         stored."""
         server = self._server
@@ -346,20 +351,20 @@ class ServerConnection(OpeningConnection):
         if server.connections.get(self.client_id) is self:
             del server.connections[self.client_id]
         if self.inbound_limit is not None:
-            self.inbound_limit.leave(now.monotonic_s)
+            self.inbound_limit.mark_left(now.monotonic_s)
         session.disconnected_because = self.close_reason
         if server.context.events is not None:
             self._note_disconnected(server.context.events, session)
-        server.partial_packets.give_back(self)
-        self._publishing.ended(self.client_id)
+        server.partial_packets.release(self)
+        self._publishing.discard_pending(self.client_id)
         server.registry.close(session, now)  # first, so that its own will finds it disconnected
         if not with_will:
             server.wills.disarm(self.client_id)
         elif not server.shutting_down:
-            server.wills.lost(self.client_id, session.expiry_interval_s, now)
+            server.wills.connection_lost(self.client_id, session.expiry_interval_s, now)
 
     def _note_disconnected(self, events: Events, session: Session) -> None:
-        by = "broker" if self.closed_locally else "network"
+        by = "broker" if self.is_closed_locally else "network"
         if self.close_reason == DISCONNECTED_ITSELF:
             by = "client"
         dropped = sum(self._server.drops.counts_by_reason(self.client_id).values())
@@ -370,4 +375,4 @@ class ServerConnection(OpeningConnection):
             "queue": session.queue_length,
             "window": session.window_length,
         }
-        events.disconnected(self.client_id, dropped, event)
+        events.note_disconnected(self.client_id, dropped, event)

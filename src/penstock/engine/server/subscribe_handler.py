@@ -21,18 +21,18 @@ from typing import Final, final
 
 from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import fits, reason_properties, refused_filters
+from penstock.engine.connection.reason_strings import fits, reason_properties, refused_filters_text
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.events import SUBSCRIBED, UNSUBSCRIBED
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import (
-    is_of_events,
+    is_events_filter,
     is_share_name,
     is_shared,
     is_topic_filter,
     share_name,
-    unshared,
+    without_share_prefix,
 )
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
@@ -59,7 +59,7 @@ class Request:
     """
 
     def __init__(self, session: Session, server: Server, link: Link) -> None:
-        self.finished = False  # whether no step is left
+        self.is_finished = False  # whether no step is left
         self.answer: Packet | None = None  # set after the last filter, until ``take_answer``
         self._session = session
         self._server = server
@@ -100,9 +100,9 @@ class SubscribeHandler(Request):
         if packet.properties is not None and packet.properties.subscription_identifiers:
             self._identifier = packet.properties.subscription_identifiers[0]
         self._codes: list[int] = []
-        self._added: list[SessionSubscription] = []
-        self._is_new: list[bool] = []  # for each of ``_added``: whether it replaced none
-        self._delivered = 0  # number of ``_added`` whose retained messages were requested
+        self._subscribed_entries: list[SessionSubscription] = []
+        self._is_new: list[bool] = []  # for each entry: whether it replaced none
+        self._delivered_count = 0  # entries whose retained messages were requested
 
     def step(self, now: Now) -> None:
         """Subscribe to the next filter; after the last one, deliver the retained messages of the
@@ -113,19 +113,19 @@ class SubscribeHandler(Request):
             self._position += 1
             if self._position == len(subscriptions):
                 self.answer = self._suback()
-                self.finished = not self._added
-            self._server.context.turn.work_budget.spent += FILTER_WORK
+                self.is_finished = not self._subscribed_entries
+            self._server.context.turn.work_budget.work_done += FILTER_WORK
             return
         self._deliver_retained(now)
-        self._delivered += 1
-        self.finished = self._delivered == len(self._added)
+        self._delivered_count += 1
+        self.is_finished = self._delivered_count == len(self._subscribed_entries)
 
     def _subscribe(self, subscription: Subscription) -> None:
         server = self._server
         session = self._session
         version = self._link.version
         topic_filter = subscription.topic_filter
-        code = _judge(topic_filter, session, server, self._limits, version)
+        code = _subscribe_code(topic_filter, session, server, self._limits, version)
         if code != reasons.SUCCESS:
             server.refused_filters.note(session.client_id, topic_filter, code)
         if code == reasons.SUCCESS:
@@ -135,9 +135,9 @@ class SubscribeHandler(Request):
                 subscription.no_local = not is_shared(topic_filter)
                 subscription.retain_as_published = True
             entry = SessionSubscription(subscription, self._identifier)
-            self._added.append(entry)
+            self._subscribed_entries.append(entry)
             self._is_new.append(server.router.subscribe(session, entry))
-            if session.stored:
+            if session.is_stored:
                 server.context.batch.put_subscription(
                     SubscriptionRecord(session.number, topic_filter, subscription, self._identifier)
                 )
@@ -156,15 +156,15 @@ class SubscribeHandler(Request):
         link = self._link
         answer = Suback(self._packet.packet_id, self._codes)
         filters = [subscription.topic_filter for subscription in self._packet.subscriptions]
-        answer.properties = reason_properties(link, refused_filters(filters, self._codes))
+        answer.properties = reason_properties(link, refused_filters_text(filters, self._codes))
         if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
             answer.properties = None  # [MQTT-3.9.2-1]
         return answer
 
     def _deliver_retained(self, now: Now) -> None:
-        entry = self._added[self._delivered]
-        is_new = self._is_new[self._delivered]
-        self._server.context.turn.work_budget.spent += 1
+        entry = self._subscribed_entries[self._delivered_count]
+        is_new = self._is_new[self._delivered_count]
+        self._server.context.turn.work_budget.work_done += 1
         self._server.router.deliver_retained(self._session, entry, is_new, now)
 
 
@@ -192,8 +192,8 @@ class UnsubscribeHandler(Request):
         self._position += 1
         if self._position == len(filters):
             self.answer = self._unsuback()
-            self.finished = True
-        self._server.context.turn.work_budget.spent += FILTER_WORK
+            self.is_finished = True
+        self._server.context.turn.work_budget.work_done += FILTER_WORK
 
     def _unsubscribe(self, topic_filter: str) -> None:
         server = self._server
@@ -205,7 +205,7 @@ class UnsubscribeHandler(Request):
         events = server.context.events
         if events is not None:
             events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
-        if session.stored:
+        if session.is_stored:
             server.context.batch.put_subscription(
                 SubscriptionRecord(session.number, topic_filter, None)
             )
@@ -215,14 +215,14 @@ class UnsubscribeHandler(Request):
         link = self._link
         answer = Unsuback(packet.packet_id, self._codes)
         answer.properties = reason_properties(
-            link, refused_filters(packet.topic_filters, self._codes)
+            link, refused_filters_text(packet.topic_filters, self._codes)
         )
         if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
             answer.properties = None  # [MQTT-3.11.2-1]
         return answer
 
 
-def _judge(
+def _subscribe_code(
     topic_filter: str,
     session: Session,
     server: Server,
@@ -236,16 +236,18 @@ def _judge(
             return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not is_share_name(share_name(topic_filter)):
             return reasons.TOPIC_FILTER_INVALID
-    if not is_topic_filter(unshared(topic_filter), limits.topic_levels_max):
+    if not is_topic_filter(without_share_prefix(topic_filter), limits.topic_levels_max):
         return reasons.TOPIC_FILTER_INVALID
     is_new = topic_filter not in session.subscriptions
     if is_new and len(session.subscriptions) >= limits.subscriptions_per_session_max:
         return reasons.QUOTA_EXCEEDED
     permissions = session.permissions
     if permissions is None:
-        if is_of_events(unshared(topic_filter)):  # events of all clients need a permission
+        if is_events_filter(
+            without_share_prefix(topic_filter)
+        ):  # events of all clients need a permission
             return reasons.NOT_AUTHORIZED
-    elif not permissions.may_subscribe(unshared(topic_filter)):
+    elif not permissions.may_subscribe(without_share_prefix(topic_filter)):
         return reasons.NOT_AUTHORIZED
     if is_new and not session.account.has_room_for_sessions():
         return reasons.QUOTA_EXCEEDED

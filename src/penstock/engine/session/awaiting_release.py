@@ -45,7 +45,7 @@ class UnreleasedMessage:
         self.offset = offset
         self.size_bytes = size_bytes
         self.is_released = False  # its PUBREL was received on this connection
-        self.gone = False  # retention removed it from the log
+        self.is_removed = False  # retention removed it from the log
 
 
 @final
@@ -100,7 +100,7 @@ class AwaitingRelease:
         if entry.is_released:
             self.released_ids.remove(packet_id)  # mostly the first
 
-    def ended(self) -> None:
+    def leave_account(self) -> None:
         """Subtract all messages from the account: the session ended."""
         for entry in self._entries.values():
             self._count(-entry.size_bytes)
@@ -130,7 +130,7 @@ class AwaitingRelease:
         size_bytes = self.size_bytes
         for packet_id in self.released_ids.items():
             entry = self._entries[packet_id]
-            if entry.message is None and not entry.gone:
+            if entry.message is None and not entry.is_removed:
                 size_bytes += entry.size_bytes
                 if self.requested_offsets and size_bytes > self.bytes_max:
                     break
@@ -149,14 +149,14 @@ class AwaitingRelease:
             if entry.message is None and entry.offset in requested:
                 message = bodies.get(entry.offset)
                 if message is None:
-                    entry.gone = True
+                    entry.is_removed = True
                     gone += 1
                 else:
                     entry.message = message
                     self.size_bytes += entry.size_bytes
         return gone
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Forget the PUBRELs, and release bodies that the log has: the connection ended."""
         self.requested_offsets = []
         self.released_ids.clear()

@@ -33,36 +33,36 @@ class Backlog:
 
     Args:
         client_id: the client identifier, or the topic filter of a group.
-        stored: whether the session outlives its connection.
+        is_stored: whether the session outlives its connection.
         context: the parts of the broker that it acts on.
         limits: the limits of the queue.
         drops: the counts of dropped messages.
         account: the account in which its messages count.
-        of_group: whether it is the queue of a group.
+        is_of_group: whether it is the queue of a group.
     """
 
     def __init__(
         self,
         client_id: str,
-        stored: bool,
+        is_stored: bool,
         context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
         account: Account,
-        of_group: bool = False,
+        is_of_group: bool = False,
     ) -> None:
         # The session or group queue of this backlog, which is marked as changed. It sets this
         # field, and clears it when it ends, so that the two do not keep each other in memory.
         self.owner: StoredState | None = None
         self.client_id = client_id
-        self._of_group = of_group
-        self.stored = stored
+        self._of_group = is_of_group
+        self.is_stored = is_stored
         self.account = account
         self.limits = limits
-        self.queue = MessageQueue(limits, stored, account)
+        self.queue = MessageQueue(limits, is_stored, account)
         self.stored_queue = StoredQueue()
         self.is_offline = True  # no receiver is connected: bodies are left in the log
-        self.changed = False  # whether the durable form changed since the last snapshot
+        self.is_changed = False  # whether the durable form changed since the last snapshot
         self._priorities = limits.priorities
         self._context = context
         self._drops = drops
@@ -96,7 +96,7 @@ class Backlog:
             known = in_flight + queue.waiting(_DEAD_LETTERS_MAX)
         count = len(in_flight) + len(queue)
         self._drops.count_known(ended, self.client_id, known, count, self._of_group)
-        queue.ended()
+        queue.leave_account()
 
     @property
     def queue_bytes(self) -> int:
@@ -122,26 +122,26 @@ class Backlog:
         self.queue.trim(dropped)
         self._drop_overflow(dropped)
 
-    def touch(self) -> None:
+    def mark_changed(self) -> None:
         """Mark the owner as changed, so that the next commit stores its durable form."""
-        if self.stored and not self.changed and self.owner is not None:
-            self.changed = True
-            self._context.batch.changed.append(self.owner)
+        if self.is_stored and not self.is_changed and self.owner is not None:
+            self.is_changed = True
+            self._context.batch.changed_states.append(self.owner)
 
     def priority_of(self, message: Message) -> int:
         """Return the priority of ``message`` in this queue."""
-        return 0 if self._priorities is None else self._priorities.of(message.topic)
+        return 0 if self._priorities is None else self._priorities.priority_of(message.topic)
 
-    def enqueue(self, delivery: Delivery, message: Message, planned: bool) -> None:
+    def enqueue(self, delivery: Delivery, message: Message, is_planned: bool) -> None:
         """Queue a message that was just published, in the lane of its priority."""
         delivery.size_bytes = message.size_bytes()
-        self.enqueue_in_lane(delivery, self.priority_of(message), planned)
+        self.enqueue_in_lane(delivery, self.priority_of(message), is_planned)
 
-    def enqueue_in_lane(self, delivery: Delivery, number: int, planned: bool = False) -> None:
+    def enqueue_in_lane(self, delivery: Delivery, number: int, is_planned: bool = False) -> None:
         """Queue ``delivery`` in the lane ``number``, or drop a message as the overflow policy says.
 
-        A ``planned`` delivery was accepted by ``Router.plan``, so it is queued even if other copies
-        of its message took the memory meanwhile.
+        A delivery that ``is_planned`` was accepted by ``Router.plan``, so it is queued even if
+        other copies of its message took the memory meanwhile.
         """
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self.count_dropped(reasons_to_drop.MEMORY_FULL, delivery)
@@ -151,7 +151,7 @@ class Backlog:
             delivery.qos > 0
             and (is_short or self.is_offline or len(self.queue) >= HEAD_LEN_MAX)
             and not self.has_memory()
-            and not (planned and self.queue.rejects)
+            and not (is_planned and self.queue.rejects)
         ):
             self.count_dropped(reasons_to_drop.MEMORY_FULL, delivery)
             return
@@ -159,26 +159,26 @@ class Backlog:
             self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
             return
         if self._context.events is not None:
-            self._context.events.queued(self.client_id, delivery, len(self.queue) + 1)
+            self._context.events.note_queued(self.client_id, delivery, len(self.queue) + 1)
         if self._context.recorder is not None and not self._of_group:
-            self._context.recorder.queued(self.client_id, delivery.offset)
+            self._context.recorder.note_queued(self.client_id, delivery.offset)
         self.push(delivery, number)
 
     def push(self, delivery: Delivery, number: int) -> None:
         """Append ``delivery`` to the lane ``number``, regardless of the limits."""
-        if self.stored:
+        if self.is_stored:
             if delivery.qos > 0 and delivery.offset >= 0:
                 lane = self.stored_queue.lane(number)
                 delivery.sequence = lane.next_sequence_number()
-                lane.enqueued(delivery)
-                self.touch()
+                lane.note_enqueued(delivery)
+                self.mark_changed()
             if self.is_offline or not self.account.has_room_for_bodies():
                 delivery.evict_to_log()
         self.queue.push(delivery, number)
 
     def has_memory(self) -> bool:
         """Return whether memory has room for one more QoS 1 or 2 message in this queue."""
-        if self.stored and (self.is_offline or len(self.queue) >= HEAD_LEN_MAX):
+        if self.is_stored and (self.is_offline or len(self.queue) >= HEAD_LEN_MAX):
             return self.account.has_room_to_pack()
         return self.account.has_room_to_wait()
 
@@ -197,8 +197,8 @@ class Backlog:
         if dropped:
             self.wake_blocked_publishers()
         for delivery in dropped:
-            delivery.gone = True  # a body that is being read for it is ignored
-            self.dequeue_dropped(delivery)
+            delivery.is_removed = True  # a body that is being read for it is ignored
+            self.note_dropped(delivery)
             self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
 
     def wake_blocked_publishers(self) -> None:
@@ -213,20 +213,20 @@ class Backlog:
         if self.owner is not None:
             self._context.blocked_publishers.wake(self.owner, True)
 
-    def dequeued(self, delivery: Delivery) -> None:
+    def note_dequeued(self, delivery: Delivery) -> None:
         """Note that ``delivery`` left the queue."""
         if delivery.sequence > 0:
-            self.stored_queue.dequeued(delivery.sequence)
-            self.touch()
+            self.stored_queue.note_dequeued(delivery.sequence)
+            self.mark_changed()
 
-    def dequeue_dropped(self, delivery: Delivery) -> None:
+    def note_dropped(self, delivery: Delivery) -> None:
         """Note that ``delivery`` was dropped from the queue.
 
         Until the drop is stored, no message of the queue is sent before the commit that records it.
         """
         if delivery.sequence > 0:
-            self.dequeued(delivery)
-            self.stored_queue.first.wait_for_drop(self._context.batch.sealed + 1)
+            self.note_dequeued(delivery)
+            self.stored_queue.first.wait_for_drop(self._context.batch.latest_sealed + 1)
 
     def count_dropped_message(self, reason: int, message: Message, qos: int) -> None:
         """Count a message that was not queued as dropped."""

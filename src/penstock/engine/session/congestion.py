@@ -47,20 +47,20 @@ class Congestion:
         if limit == before:
             return
         if before != NOTHING:
-            self._limit(before).leave(now.monotonic_s)
+            self._limit(before).mark_left(now.monotonic_s)
         self._cause = limit
         if limit != NOTHING:
             self._context.reach(self._limit(limit), now)
 
     def update_queue_full(self, queue: MessageQueue, now: Now) -> None:
         """Note whether the queue is full, after it grew or shrank."""
-        if queue.overflowed or not queue.has_room(1):
-            queue.overflowed = False
+        if queue.has_overflowed or not queue.has_room(1):
+            queue.has_overflowed = False
             self._context.reach(self._limit(QUEUE), now)
         elif self._limits is not None:
             limit = self._limits[QUEUE]
             if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):
-                limit.leave(now.monotonic_s)
+                limit.mark_left(now.monotonic_s)
 
     def _limit(self, limit: int) -> LimitUsage:
         if self._limits is None:

@@ -35,7 +35,7 @@ class ConsumerLag(StoredState):
         self._context = context
         self._offset = NOT_IN_LOG  # offset of the message whose age is known
         self._since_us = 0
-        self._asked: list[int] = []
+        self._requested_offsets: list[int] = []
 
     def seconds(self, now: Now) -> float:
         """Return the age of the oldest message in seconds of the steady clock; 0 if there is none.
@@ -50,15 +50,15 @@ class ConsumerLag(StoredState):
             self._offset = oldest.offset
             self._since_us = oldest.message.steady_us
         elif oldest.offset != self._offset:
-            if self._asked != [oldest.offset]:
-                self._asked = [oldest.offset]
-                self._context.batch.body_requests.append((self, self._asked))
+            if self._requested_offsets != [oldest.offset]:
+                self._requested_offsets = [oldest.offset]
+                self._context.batch.body_requests.append((self, self._requested_offsets))
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this object."""
-        return offsets is self._asked
+        return offsets is self._requested_offsets
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take the time of the requested message.

@@ -56,11 +56,11 @@ class Inbound:
 
     Args:
         account: the account in which the packet identifiers count.
-        stored: whether the session is stored, so that ``take_pages`` is called.
+        is_stored: whether the session is stored, so that ``take_pages`` is called.
     """
 
-    def __init__(self, account: Account | None = None, stored: bool = False) -> None:
-        self._stored = stored
+    def __init__(self, account: Account | None = None, is_stored: bool = False) -> None:
+        self._is_stored = is_stored
         self._bits: dict[int, int] = {}  # by page number, see ``take_pages``; without empty pages
         self._changed_pages: dict[int, None] = {}
         self.checksum = 0  # of all stored packet identifiers: ``packet_id_checksum``
@@ -70,7 +70,7 @@ class Inbound:
         self._on_this_connection: dict[
             int, None
         ] = {}  # packet identifiers received on this connection, until their PUBREL
-        self.resumed = False  # whether an earlier connection may have left identifiers
+        self.was_resumed = False  # whether an earlier connection may have left identifiers
         self._was_connected = False
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Inbound:
         """Return how many messages of this connection await PUBREL (MQTT 5 §4.9)."""
         return len(self._on_this_connection)
 
-    def reconnected(self, now: Now) -> None:
+    def begin_connection(self, now: Now) -> None:
         """Begin a new connection: restart all timeouts, except those of MQTT 3.1 messages.
 
         All waiting identifiers are of earlier connections now: ``count_on_this_connection`` is 0.
@@ -91,7 +91,7 @@ class Inbound:
             del self._since_us[packet_id]
             self._since_us[packet_id] = now.steady_us
         self._on_this_connection.clear()
-        self.resumed = self._was_connected
+        self.was_resumed = self._was_connected
         self._was_connected = True
 
     def restart_timeouts(self, now: Now) -> None:
@@ -111,7 +111,7 @@ class Inbound:
 
     def _flip(self, packet_id: int) -> None:
         """Flip the bit of ``packet_id`` on its stored page: add it, or remove it."""
-        if self._stored:
+        if self._is_stored:
             page = packet_id // PAGE_IDENTIFIERS
             bit = 1 << packet_id % PAGE_IDENTIFIERS
             bits = self._bits.get(page, 0) ^ bit
@@ -127,7 +127,7 @@ class Inbound:
         if self._account is not None:
             self._account.count_inbound(identifiers * IDENTIFIER_BYTES)
 
-    def ended(self) -> None:
+    def leave_account(self) -> None:
         """Subtract all packet identifiers from the account: the session ended."""
         self._count(-len(self._since_us))
         self._account = None

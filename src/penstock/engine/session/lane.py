@@ -23,7 +23,7 @@ from penstock.engine.session.packed_tail import PackedTail
 
 HEAD_LEN_MAX: Final = 1024
 HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; so few take less than a packed run
-_GONE_MAX: Final = 64  # deliveries marked as gone before the lane is compacted
+_REMOVED_MAX: Final = 64  # deliveries marked as gone before the lane is compacted
 
 
 @final
@@ -45,9 +45,9 @@ class Lane:
         self._head: Fifo[Delivery] = Fifo()
         self._tail: PackedTail | None = None  # the deliveries behind the head
         self.qos0_count = 0  # waiting QoS 0 deliveries
-        self._qos0: Fifo[Delivery] | None = None  # QoS 0, oldest first, with some marked as gone
+        self._qos0_line: Fifo[Delivery] | None = None  # oldest first, some marked as gone
         self._account = account
-        self._gone = 0  # deliveries marked as gone that are still in the head or the tail
+        self._removed_count = 0  # deliveries marked as gone that are still in the head or the tail
         self._head_len_max = HEAD_LEN_MAX if is_connected else HEAD_LEN_MAX_OFFLINE
 
     def push(self, delivery: Delivery) -> None:
@@ -55,9 +55,9 @@ class Lane:
         self.count += 1
         if delivery.qos == 0:
             self.qos0_count += 1
-            if self._qos0 is None:
-                self._qos0 = Fifo()
-            self._qos0.append(delivery)
+            if self._qos0_line is None:
+                self._qos0_line = Fifo()
+            self._qos0_line.append(delivery)
             self._account.add_qos0(delivery)
         tail = self._tail
         if tail is None:
@@ -93,10 +93,10 @@ class Lane:
             if len(self._head) == 0:
                 self._unpack()
             first = self._head.first()
-            if not first.gone:
+            if not first.is_removed:
                 return first
             self._head.pop()
-            self._gone -= 1
+            self._removed_count -= 1
 
     def pop(self) -> Delivery:
         """Remove and return the first delivery. The lane must not be empty."""
@@ -106,8 +106,8 @@ class Lane:
         self.count -= 1
         if delivery.qos == 0:
             self.first_qos0()
-            assert self._qos0 is not None
-            self._qos0.pop()
+            assert self._qos0_line is not None
+            self._qos0_line.pop()
             self._uncount_qos0(delivery)
         else:
             self._account.remove_waiting(delivery)
@@ -115,21 +115,21 @@ class Lane:
 
     def first_qos0(self) -> Delivery | None:
         """Return the oldest QoS 0 delivery, and leave it in place; None if there is none."""
-        line = self._qos0
+        line = self._qos0_line
         while line is not None and len(line) > 0:
             first = line.first()
-            if not first.gone:
+            if not first.is_removed:
                 return first
             line.pop()
         return None
 
-    def qos0_without_body(self, limit: int) -> list[int]:
+    def qos0_offsets_without_body(self, limit: int) -> list[int]:
         """Return the log offsets of the first QoS 0 deliveries, up to the first with a body.
 
         Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, but at least one if the
         first has no body.
         """
-        return [] if self._qos0 is None else _without_body(self._qos0, limit)
+        return [] if self._qos0_line is None else _without_body(self._qos0_line, limit)
 
     def drop_qos0(self) -> Delivery | None:
         """Remove the oldest QoS 0 delivery from any position and return it; None if there is
@@ -137,23 +137,23 @@ class Lane:
         delivery = self.first_qos0()
         if delivery is None:
             return None
-        assert self._qos0 is not None
-        self._qos0.pop()
-        self._mark_gone(delivery)
+        assert self._qos0_line is not None
+        self._qos0_line.pop()
+        self._mark_removed(delivery)
         self._compact()
         return delivery
 
-    def lowest_offset(self, mixed: bool, stored: bool) -> int:
+    def lowest_offset(self, is_unordered: bool, is_stored: bool) -> int:
         """Return the lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head.items():
-            if delivery.offset >= 0 and delivery.needs_log(stored):
+            if delivery.offset >= 0 and delivery.needs_log(is_stored):
                 if lowest < 0 or delivery.offset < lowest:
                     lowest = delivery.offset
-                if not mixed:
+                if not is_unordered:
                     return lowest
         if self._tail is not None:
-            behind = self._tail.lowest_offset(mixed, stored)
+            behind = self._tail.lowest_offset(is_unordered, is_stored)
             if lowest < 0 or 0 <= behind < lowest:
                 lowest = behind
         return lowest
@@ -169,25 +169,25 @@ class Lane:
 
     def remove(self, delivery: Delivery) -> None:
         """Remove ``delivery``, which ``peek`` returned, from the middle of the lane."""
-        self._mark_gone(delivery)
+        self._mark_removed(delivery)
         self._compact()
 
     def attach_body(self, delivery: Delivery, body: Message) -> None:
         """Set the body of ``delivery``, which is in this lane."""
         self._set_body(delivery, body)
 
-    def between(self, first: int, end: int) -> list[Delivery]:
+    def deliveries_between(self, first: int, end: int) -> list[Delivery]:
         """Return the deliveries with sequences from ``first`` to below ``end``, left in place.
 
         Packed deliveries are returned as copies.
         """
         head = self._head.items()
-        found = [item for item in head if first <= item.sequence < end and not item.gone]
+        found = [item for item in head if first <= item.sequence < end and not item.is_removed]
         if self._tail is not None:
-            found.extend(self._tail.between(first, end))
+            found.extend(self._tail.deliveries_between(first, end))
         return found
 
-    def without_body(self, limit: int) -> list[int]:
+    def offsets_without_body(self, limit: int) -> list[int]:
         """Return the log offsets of the first deliveries, up to the first with a body.
 
         Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, but at least one if the
@@ -201,17 +201,17 @@ class Lane:
         head = self._head
         for position in range(len(head)):
             delivery = head.at(position)
-            if delivery.message is None and not delivery.gone:
+            if delivery.message is None and not delivery.is_removed:
                 body = bodies.get(delivery.offset)
                 if body is None:
                     break
                 self._set_body(delivery, body)
-        line = self._qos0
+        line = self._qos0_line
         if line is None:
             return
         for position in range(len(line)):
             delivery = line.at(position)
-            if delivery.gone:
+            if delivery.is_removed:
                 continue
             body = bodies.get(delivery.offset) if delivery.message is None else None
             if body is None:
@@ -221,14 +221,14 @@ class Lane:
     def evict_to_log(self) -> None:
         """Release the bodies that the log has."""
         for delivery in self._unpacked_items():
-            if delivery.offset >= 0 and not delivery.gone:
+            if delivery.offset >= 0 and not delivery.is_removed:
                 self._account.remove_body(delivery)
             delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
         """Clear the log offsets of deliveries with a body, so that these bodies stay in memory."""
         for delivery in self._unpacked_items():
-            if delivery.gone or delivery.offset < 0 or delivery.message is None:
+            if delivery.is_removed or delivery.offset < 0 or delivery.message is None:
                 continue  # a body that is not in memory stays in the log
             if delivery.qos > 0:
                 delivery.offset = NOT_IN_LOG
@@ -247,8 +247,8 @@ class Lane:
         self._head.clear()
         for delivery in waiting:
             tail = self._tail
-            if delivery.gone:
-                self._gone -= 1
+            if delivery.is_removed:
+                self._removed_count -= 1
             elif tail is not None and tail.push(delivery):
                 self._count_packed(delivery)
             elif tail is None and len(self._head) >= HEAD_LEN_MAX_OFFLINE and delivery.sequence > 0:
@@ -272,31 +272,31 @@ class Lane:
         Behind the head, deliveries that are not packed come before packed ones.
         """
         for delivery in self._head.items():
-            if not delivery.gone and len(found) < limit:
+            if not delivery.is_removed and len(found) < limit:
                 found.append(delivery)
         if self._tail is not None:
             self._tail.append_waiting(found, limit)
 
-    def ended(self) -> None:
+    def leave_account(self) -> None:
         """Subtract all deliveries from the account: the queue ended."""
-        waiting = [] if self._qos0 is None else self._qos0.items()
+        waiting = [] if self._qos0_line is None else self._qos0_line.items()
         for delivery in waiting:
-            if not delivery.gone:
+            if not delivery.is_removed:
                 self._account.remove_qos0(delivery)
         for delivery in self._unpacked_items():
-            if delivery.gone:
+            if delivery.is_removed:
                 continue
             if delivery.qos > 0:
                 self._account.remove_waiting(delivery)
             elif delivery.offset >= 0:
                 self._account.remove_body(delivery)
         if self._tail is not None:
-            self._account.count_packed(-self._tail.packed())
+            self._account.count_packed(-self._tail.packed_count())
 
     def _unpacked_items(self) -> list[Delivery]:
         """Return the deliveries that are not packed; some may be marked as gone."""
         found = self._head.items()
-        return found if self._tail is None else found + self._tail.unpacked()
+        return found if self._tail is None else found + self._tail.unpacked_deliveries()
 
     def _add_to_account(self, delivery: Delivery) -> None:
         """Add an unpacked delivery to the account; at QoS 0 only a body that is in the log too."""
@@ -310,10 +310,10 @@ class Lane:
         if delivery.qos > 0 or delivery.offset >= 0:
             self._account.add_body(delivery)
 
-    def _mark_gone(self, delivery: Delivery) -> None:
-        delivery.gone = True
+    def _mark_removed(self, delivery: Delivery) -> None:
+        delivery.is_removed = True
         self.count -= 1
-        self._gone += 1
+        self._removed_count += 1
         if delivery.qos == 0:
             self._uncount_qos0(delivery)
         else:
@@ -332,22 +332,22 @@ class Lane:
         deliveries takes time in proportion to their number; a threshold at the square root of the
         length balances the two.
         """
-        gone = self._gone
-        if gone > _GONE_MAX and gone * gone > len(self._head) + self.qos0_count:
+        gone = self._removed_count
+        if gone > _REMOVED_MAX and gone * gone > len(self._head) + self.qos0_count:
             head = self._head.items()
             self._head.clear()
             for delivery in head:
-                if not delivery.gone:
+                if not delivery.is_removed:
                     self._head.append(delivery)
             if self._tail is not None:
-                self._tail.forget_gone()
-            self._gone = 0
-        line = self._qos0
-        if line is not None and len(line) > 2 * self.qos0_count + _GONE_MAX:
+                self._tail.delete_removed()
+            self._removed_count = 0
+        line = self._qos0_line
+        if line is not None and len(line) > 2 * self.qos0_count + _REMOVED_MAX:
             waiting = line.items()
             line.clear()
             for delivery in waiting:
-                if not delivery.gone:
+                if not delivery.is_removed:
                     line.append(delivery)
 
     def _unpack(self) -> None:
@@ -373,7 +373,7 @@ def _without_body(line: Fifo[Delivery], limit: int) -> list[int]:
     size_bytes = 0
     for position in range(len(line)):
         delivery = line.at(position)
-        if delivery.gone:
+        if delivery.is_removed:
             continue
         size_bytes += delivery.size_bytes
         if len(offsets) >= limit or delivery.message is not None:

@@ -49,17 +49,17 @@ class LegacyQueue:
     def drop(self) -> None:
         """Remove the deliveries that were moved to groups from the member's queue."""
         stored_queue = self._backlog.stored_queue
-        self._backlog.touch()
+        self._backlog.mark_changed()
         mixed: dict[int, set[int]] = {}
         for run in self.runs:
             if run.lane >> SLOT_SHIFT > 0:
                 lane = stored_queue.lane(run.lane)
                 lane.head = lane.next_sequence
             else:
-                mixed.setdefault(run.lane, set()).update(run.moved)
+                mixed.setdefault(run.lane, set()).update(run.moved_sequences)
         for number, sequences in mixed.items():
             for delivery in self._backlog.queue.remove_shared(number, sequences):
-                stored_queue.removed_from_middle(delivery.sequence)
+                stored_queue.note_removed(delivery.sequence)
 
 
 @final
@@ -76,7 +76,9 @@ class LegacyRun:
         self.queue = queue
         self.lane = run.first >> PRIORITY_SHIFT
         self.priority = self.lane & PRIORITY_MASK
-        self.moved: set[int] = set()  # sequences of the deliveries that were moved to groups
+        self.moved_sequences: set[int] = (
+            set()
+        )  # sequences of the deliveries that were moved to groups
         self._run = run
         self._end = len(run)  # without deliveries that are added later
         self._position = max(0, head - run.first) - 1

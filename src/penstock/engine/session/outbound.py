@@ -78,19 +78,19 @@ class Outbound:
         self._transmission.stop_fetching()
         capacity = limits.window(receive_maximum)
         if self._transmission.poison_detector is not None:
-            capacity = self._transmission.poison_detector.begin(capacity)
-        self._window.reconnected(capacity)
+            capacity = self._transmission.poison_detector.begin_connection(capacity)
+        self._window.begin_connection(capacity)
         self._backlog.recheck_blocked_publishers()
         self.refill(now)
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Release message bodies that are in the log, and pack the queue: the connection ended."""
         self._transmission.stop_fetching()
         self._transmission.requested_offsets = NO_BODIES
-        self._window.disconnected()
+        self._window.on_disconnect()
         if self._transmission.permissions is not None:
             self._transmission.permissions.clear_cache()
-        if self._backlog.stored:
+        if self._backlog.is_stored:
             self._queue.client_disconnected()
             self._window.release_bodies()
 
@@ -104,7 +104,7 @@ class Outbound:
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
-        planned: bool = False,
+        is_planned: bool = False,
     ) -> None:
         """Send, queue or drop one message for this session.
 
@@ -115,7 +115,7 @@ class Outbound:
             subscription_ids: identifiers of the subscriptions that matched.
             at_once: whether QoS 0 need not wait for the commit of this turn.
             now: the time of the turn.
-            planned: whether ``Router.plan`` accepted the message, so that it must be queued.
+            is_planned: whether ``Router.plan`` accepted the message, so that it must be queued.
         """
         transmission = self._transmission
         if transmission.permissions is not None and not transmission.is_permitted(message):
@@ -133,7 +133,7 @@ class Outbound:
             self._deliver_qos0(message, retain, subscription_ids, at_once, now)
             return
         delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        self._deliver_acknowledged(delivery, message, planned, now)
+        self._deliver_acknowledged(delivery, message, is_planned, now)
 
     def _deliver_qos0(
         self,
@@ -146,7 +146,7 @@ class Outbound:
         link = self._transmission.link
         would_overtake = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
         if link is not None and (
-            link.congested
+            link.is_congested
             or (
                 not would_overtake
                 and (
@@ -183,13 +183,13 @@ class Outbound:
         return self._backlog.account.has_room_to_wait()
 
     def _deliver_acknowledged(
-        self, delivery: Delivery, message: Message, planned: bool, now: Now
+        self, delivery: Delivery, message: Message, is_planned: bool, now: Now
     ) -> None:
         transmission = self._transmission
         backlog = self._backlog
         link = transmission.link
         if link is None:
-            backlog.enqueue(delivery, message, planned)
+            backlog.enqueue(delivery, message, is_planned)
             transmission.congestion.update_queue_full(self._queue, now)
         elif (
             len(self._queue) == 0
@@ -200,17 +200,17 @@ class Outbound:
                 or self._has_memory_for(link, message)
             )
         ):
-            if backlog.stored and message.offset >= 0:
+            if backlog.is_stored and message.offset >= 0:
                 delivery.sequence = backlog.stored_queue.lane(
                     backlog.priority_of(message)
                 ).next_sequence_number()
-                backlog.dequeued(delivery)
+                backlog.note_dequeued(delivery)
             transmission.send_new(link, delivery, message, now)
         else:
-            backlog.enqueue(delivery, message, planned)
+            backlog.enqueue(delivery, message, is_planned)
             transmission.must_wait_for_room(link, delivery.size_bytes)
             transmission.congestion.update_queue_full(self._queue, now)
-            if link.congested:
+            if link.is_congested:
                 transmission.congestion.set_cause(WRITE_BUFFER, now)
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
@@ -227,11 +227,11 @@ class Outbound:
         backlog = self._backlog
         link = transmission.link
         backlog.wake_blocked_publishers()
-        if link is None or transmission.fetching:
+        if link is None or transmission.is_fetching:
             return
         if not link.has_room():
             link.resume_when_room()
-            if link.congested and len(self._queue) > 0:
+            if link.is_congested and len(self._queue) > 0:
                 transmission.congestion.set_cause(WRITE_BUFFER, now)
             return
         if not transmission.resend(link, now):
@@ -244,7 +244,9 @@ class Outbound:
                 continue
             if head is None:
                 break
-            if head.qos > 0 and (not self._window.has_room() or self._context.store.fails):
+            if head.qos > 0 and (
+                not self._window.has_room() or self._context.store_health.is_failing
+            ):
                 if queue.qos0_count > 0 and not self._send_qos0_past_window(link, now):
                     return
                 while self._take_from_group(groups_with_backlog, None, now):
@@ -256,18 +258,18 @@ class Outbound:
                 return
             message = head.message
             if message is None:
-                offsets = queue.without_body(transmission.bodies_at_once())
+                offsets = queue.offsets_without_body(transmission.bodies_at_once())
                 transmission.request_bodies(offsets, head.size_bytes)
                 return
             if (
-                link.publishes_are_sealed()
-                and link.opened
+                link.has_only_sealed_publishes()
+                and link.is_open
                 and transmission.may_precede_commit(head)
             ):
                 link.resume_when_room()  # then it can be sent at once
                 return
             queue.pop()
-            backlog.dequeued(head)
+            backlog.note_dequeued(head)
             if self._is_expired(message, now):
                 self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             elif head.qos == 0:
@@ -292,7 +294,7 @@ class Outbound:
             if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
-            self._backlog.dequeue_dropped(head)
+            self._backlog.note_dropped(head)
             self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             head = self._queue.head()
 
@@ -300,7 +302,7 @@ class Outbound:
         """Return whether ``message`` expired, or is older than ``max_age_us``."""
         if 0 < self.max_age_us <= now.steady_us - message.steady_us:
             return True
-        return message.expires_at_us > 0 and message.expired(now.steady_us)
+        return message.expires_at_us > 0 and message.is_expired(now.steady_us)
 
     def _send_qos0_past_window(self, link: Link, now: Now) -> bool:
         """Send the queued QoS 0 messages although the window is full; return whether all were sent.
@@ -315,7 +317,7 @@ class Outbound:
                 return False
             message = delivery.message
             if message is None:
-                offsets = queue.qos0_without_body(self._transmission.bodies_at_once())
+                offsets = queue.qos0_offsets_without_body(self._transmission.bodies_at_once())
                 self._transmission.request_bodies(offsets, delivery.size_bytes)
                 return False
             queue.take_qos0()
@@ -363,7 +365,7 @@ class Outbound:
             if message is not None:
                 qos = min(message.qos, delivery.qos)
                 self.deliver(message, qos, True, delivery.subscription_ids, False, now)
-            elif delivery.finished:
+            elif delivery.is_finished:
                 del self._retained_deliveries[delivery.topic_filter]
             else:
                 self._context.turn.resume_later(link.user)
@@ -380,7 +382,7 @@ class Outbound:
             return self._queue.qos0_count == 0
         if waiting == 0 and self._window.has_room():
             return True
-        return self._backlog.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
+        return self._backlog.is_stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
 
     # -- bodies from the log -------------------------------------------------------------
 
@@ -405,7 +407,7 @@ class Outbound:
             if head is None or head.message is not None or head.offset not in missing:
                 break
             queue.pop()
-            backlog.dequeued(head)
+            backlog.note_dequeued(head)
             gone.append(head)
         waiting = queue.first_qos0()
         while waiting is not None and waiting.message is None and waiting.offset in missing:
@@ -414,7 +416,7 @@ class Outbound:
             waiting = queue.first_qos0()
         transmission.drop_lost_by_retention(gone)
         self.refill(now)
-        if backlog.stored and not backlog.account.has_room_for_bodies():
+        if backlog.is_stored and not backlog.account.has_room_for_bodies():
             queue.evict_to_log()
 
     # -- room --------------------------------------------------------------------------
@@ -451,14 +453,14 @@ class Outbound:
             group: the group whose queued messages are to be sent; None for a new message.
         """
         link = self._transmission.link
-        if link is None or self._transmission.fetching:
+        if link is None or self._transmission.is_fetching:
             return NO_ROOM
         if not link.has_room():
             link.resume_when_room()
             return NO_ROOM
         queue = self._queue
         is_next = len(queue) == 0 or (group is not None and self._is_group_first(group))
-        if is_next and self._window.has_room() and not self._context.store.fails:
+        if is_next and self._window.has_room() and not self._context.store_health.is_failing:
             return ANY_QOS
         return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
 
@@ -510,12 +512,12 @@ class Outbound:
             self._transmission.send_qos0(link, message, retain, subscription_ids, at_once, now)
             return
         delivery = Delivery(message, offset, qos, retain, subscription_ids)
-        delivery.shared = shared
+        delivery.shared_origin = shared
         delivery.size_bytes = message.size_bytes()
-        if self._backlog.stored and offset >= 0:
+        if self._backlog.is_stored and offset >= 0:
             number = SHARED_SLOT << SLOT_SHIFT | self._backlog.priority_of(message)
             delivery.sequence = self._backlog.stored_queue.lane(number).next_sequence_number()
-            self._backlog.dequeued(delivery)
+            self._backlog.note_dequeued(delivery)
         self._transmission.send_new(link, delivery, message, now)
 
     def _groups_with_backlog(self) -> list[GroupSource]:
@@ -567,7 +569,7 @@ class Outbound:
             for delivery in taken:
                 events.note_delivery(MOVED, self._backlog.client_id, delivery)
         self._window.remove_in_flight(set(taken))
-        self._backlog.touch()
+        self._backlog.mark_changed()
         self._backlog.wake_blocked_publishers()
 
     # -- lag ---------------------------------------------------------------------------
@@ -580,7 +582,7 @@ class Outbound:
         in the log count as the oldest.
         """
         waiting = self._queue.oldest()
-        in_flight = self._window.undelivered()
+        in_flight = self._window.undelivered_entries()
         if in_flight and (waiting is None or in_flight[0].offset < waiting.offset):
             return in_flight[0]
         return waiting

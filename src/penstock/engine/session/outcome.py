@@ -22,8 +22,8 @@ from penstock.engine.reporting.drop_counts import DropHandler
 class DeliveryOutcomes(DropHandler):
     """The listener for the outcomes of one session's deliveries."""
 
-    def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
+    def on_acknowledged(self, delivery: Delivery, reason_code: int) -> None:
         """Note that the receiver acknowledged ``delivery``, whose body may be released already."""
 
-    def refused(self, delivery: Delivery, reason_code: int) -> None:
+    def on_refused(self, delivery: Delivery, reason_code: int) -> None:
         """Note that the receiver refused ``delivery`` with a reason code of 0x80 or more."""

@@ -32,7 +32,7 @@ class PackedTail:
         """Return whether the tail has no runs; then it has no deliveries at all."""
         return len(self._runs) == 0
 
-    def packed(self) -> int:
+    def packed_count(self) -> int:
         """Return how many deliveries are packed in runs."""
         return sum([len(run) for run in self._runs]) - self._at
 
@@ -80,15 +80,15 @@ class PackedTail:
             between.clear()
         return stop - start
 
-    def lowest_offset(self, mixed: bool, stored: bool) -> int:
+    def lowest_offset(self, is_unordered: bool, is_stored: bool) -> int:
         """Return the lowest log offset that is needed, or -1; see
         ``MessageQueue.lowest_offset``."""
-        if not mixed:
+        if not is_unordered:
             return self._runs[0].offsets[self._at]
         lowest = -1
         for _, delivery in self._between:
             is_lower = lowest < 0 or delivery.offset < lowest
-            if is_lower and delivery.offset >= 0 and delivery.needs_log(stored):
+            if is_lower and delivery.offset >= 0 and delivery.needs_log(is_stored):
                 lowest = delivery.offset
         at = self._at
         for run in self._runs:
@@ -98,7 +98,7 @@ class PackedTail:
             at = 0
         return lowest
 
-    def between(self, first: int, end: int) -> list[Delivery]:
+    def deliveries_between(self, first: int, end: int) -> list[Delivery]:
         """Return copies of the packed deliveries with sequences from ``first`` to below ``end``."""
         found: list[Delivery] = []
         at = self._at
@@ -111,19 +111,19 @@ class PackedTail:
             at = 0
         return found
 
-    def unpacked(self) -> list[Delivery]:
+    def unpacked_deliveries(self) -> list[Delivery]:
         """Return the deliveries that are not packed, left in place; some may be marked as gone."""
         return [delivery for _, delivery in self._between]
 
-    def forget_gone(self) -> None:
+    def delete_removed(self) -> None:
         """Remove the deliveries that are marked as gone."""
-        self._between = deque([pair for pair in self._between if not pair[1].gone])
+        self._between = deque([pair for pair in self._between if not pair[1].is_removed])
 
     def append_waiting(self, found: list[Delivery], limit: int) -> None:
         """Append the next deliveries to ``found``, until ``found`` has ``limit``; deliveries that
         are not packed come first."""
         for _, delivery in self._between:
-            if not delivery.gone and len(found) < limit:
+            if not delivery.is_removed and len(found) < limit:
                 found.append(delivery)
         at = self._at
         for run in self._runs:

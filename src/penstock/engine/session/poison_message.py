@@ -37,7 +37,7 @@ class PoisonMessageDetector:
         self._ends = 0
         self._capacity = 0  # capacity of the window while it is narrowed to 1; else 0
 
-    def begin(self, capacity: int) -> int:
+    def begin_connection(self, capacity: int) -> int:
         """Begin a connection; return the capacity of its window: ``capacity``, or 1 for the last
         trial."""
         self._capacity = capacity if self._ends == self._ends_max - 1 and self._ends > 0 else 0
@@ -50,7 +50,7 @@ class PoisonMessageDetector:
         self._capacity = 0
         return wide
 
-    def ended_at(self, delivery: Delivery | None) -> bool:
+    def note_end(self, delivery: Delivery | None) -> bool:
         """Note that the peer ended a connection; return whether ``delivery`` is to be dropped.
 
         Args:

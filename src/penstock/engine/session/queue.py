@@ -47,21 +47,23 @@ class MessageQueue:
 
     Args:
         limits: the limits and the overflow policy.
-        stored: whether the queue is stored, so that its messages are in the log.
+        is_stored: whether the queue is stored, so that its messages are in the log.
         account: the memory account in which the deliveries count.
     """
 
-    def __init__(self, limits: EngineLimits, stored: bool, account: Account | None = None) -> None:
+    def __init__(
+        self, limits: EngineLimits, is_stored: bool, account: Account | None = None
+    ) -> None:
         self.size_bytes = 0  # of the queued messages
-        self.overflowed = False  # a message did not fit; ``congestion`` resets it
+        self.has_overflowed = False  # a message did not fit; ``congestion`` resets it
         self._account = account or Account("", MemoryBudget())
-        self._is_connected = not stored  # the client of a stored session may be offline
+        self._is_connected = not is_stored  # the client of a stored session may be offline
         self._first = Lane(0, 0, self._account, self._is_connected)
         self._lanes = {0: self._first}  # by number
         self._ranks: list[LanesByOffset] = []  # highest first; none while there is one lane
         self._count = 0
         self._qos0_count = 0
-        self._stored = stored
+        self._is_stored = is_stored
         self.set_limits(limits)
 
     def set_limits(self, limits: EngineLimits) -> None:
@@ -84,14 +86,14 @@ class MessageQueue:
         self.rejects = overflow == REJECT
         self.spills = False
         if overflow == SPILL:
-            self.spills = self._stored
-            self._drops_oldest = not self._stored
+            self.spills = self._is_stored
+            self._drops_oldest = not self._is_stored
             if max_len == 0 and max_bytes == 0:
                 self.max_len = HEAD_LEN_MAX  # messages that are not in the log need a limit
 
     def become_stored(self) -> None:
         """Store messages that are queued from now on; the bodies of earlier ones stay in memory."""
-        self._stored = True
+        self._is_stored = True
         for lane in self._lanes.values():
             lane.keep_bodies()
         for rank in self._ranks:
@@ -140,7 +142,7 @@ class MessageQueue:
         If the policy drops others for it, they are removed from the queue and added to ``dropped``;
         none of them has a higher priority.
         """
-        self.overflowed = True
+        self.has_overflowed = True
         if self.spills:
             return qos > 0 and self._account.has_room_to_pack()
         if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
@@ -218,33 +220,33 @@ class MessageQueue:
         if lane is not None and taken is not None:
             self._count_removed(lane, taken)
 
-    def qos0_without_body(self, limit: int) -> list[int]:
+    def qos0_offsets_without_body(self, limit: int) -> list[int]:
         """Return the log offsets of the next QoS 0 deliveries without a body in memory, at most
         ``limit``."""
         lane = self._next_qos0()
-        return [] if lane is None else lane.qos0_without_body(limit)
+        return [] if lane is None else lane.qos0_offsets_without_body(limit)
 
-    def lowest_offset(self, mixed: bool) -> int:
+    def lowest_offset(self, is_unordered: bool) -> int:
         """Return the lowest log offset that the queue needs, or -1.
 
         Args:
-            mixed: whether offsets in a lane may not ascend, because members returned deliveries to
-                their group.
+            is_unordered: whether offsets in a lane may not ascend, because members returned
+                deliveries to their group.
         """
         lowest = -1
         for lane in self._lanes.values():
-            offset = lane.lowest_offset(mixed, self._stored)
+            offset = lane.lowest_offset(is_unordered, self._is_stored)
             if offset >= 0 and (lowest < 0 or offset < lowest):
                 lowest = offset
         return lowest
 
-    def without_body(self, limit: int) -> list[int]:
+    def offsets_without_body(self, limit: int) -> list[int]:
         """Return the log offsets of the next deliveries without a body in memory.
 
         Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, or a single larger one.
         """
         lane = self._next()
-        return [] if lane is None else lane.without_body(limit)
+        return [] if lane is None else lane.offsets_without_body(limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
         """Set ``bodies``, by log offset, of the next deliveries."""
@@ -281,10 +283,10 @@ class MessageQueue:
                 self._rank_of(lane).mark_unsorted()
             self.size_bytes += run.size_bytes(position)
 
-    def ended(self) -> None:
+    def leave_account(self) -> None:
         """Subtract all deliveries from the account: the session or group ended."""
         for lane in self._lanes.values():
-            lane.ended()
+            lane.leave_account()
 
     def waiting(self, limit: int) -> list[Delivery]:
         """Return the next deliveries, at most ``limit``, and leave them in place.
@@ -300,7 +302,7 @@ class MessageQueue:
         """Return all lanes."""
         return list(self._lanes.values())
 
-    def is_in(self, number: int) -> bool:
+    def has_in_lane(self, number: int) -> bool:
         """Return whether the lane ``number`` has deliveries."""
         lane = self._lanes.get(number)
         return lane is not None and lane.count > 0
@@ -328,15 +330,15 @@ class MessageQueue:
             if delivery is None:
                 break
             position += 1
-            if not delivery.gone and delivery.sequence in sequences:
+            if not delivery.is_removed and delivery.sequence in sequences:
                 taken.append(delivery)
         for delivery in taken:
             self.remove(lane, delivery)
         return taken
 
-    def between(self, first: int, end: int) -> list[Delivery]:
+    def deliveries_between(self, first: int, end: int) -> list[Delivery]:
         """Return the deliveries with sequences from ``first`` to below ``end``, all of one lane."""
-        return self._lane(first >> PRIORITY_SHIFT).between(first, end)
+        return self._lane(first >> PRIORITY_SHIFT).deliveries_between(first, end)
 
     def _next(self) -> Lane | None:
         """Return the lane whose head is sent next; None if the queue is empty."""

@@ -174,7 +174,7 @@ class RetainedMessages:
         """Return the retained messages whose topics ``topic_filter`` matches."""
         found: list[Message] = []
         walk = self.walk(topic_filter)
-        while not walk.finished:
+        while not walk.is_finished:
             message = walk.step()
             if message is not None:
                 found.append(message)
@@ -200,41 +200,41 @@ class RetainedWalk:
 
     def __init__(self, root: _Node, serial: int, topic_filter: str) -> None:
         self._serial = serial
-        self._wanted = topic_filter.split("/")
+        self._levels = topic_filter.split("/")
         # nodes to visit, last first: (node, depth, whether its later siblings are visited too)
-        self._ahead: list[tuple[_Node, int, bool]] = [(root, 0, False)]
+        self._nodes_to_visit: list[tuple[_Node, int, bool]] = [(root, 0, False)]
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether all matching nodes were visited."""
-        return not self._ahead
+        return not self._nodes_to_visit
 
     def step(self) -> Message | None:
         """Visit the next node; return its message if it has one that matches, else None.
 
         The walk must not be finished.
         """
-        assert self._ahead, "the walk is finished"
-        node, depth, siblings = self._ahead.pop()
+        assert self._nodes_to_visit, "the walk is finished"
+        node, depth, siblings = self._nodes_to_visit.pop()
         if siblings:
             if node.next is not None:
-                self._ahead.append((node.next, depth, True))
+                self._nodes_to_visit.append((node.next, depth, True))
             if node.is_system:
                 return None
-        if depth == len(self._wanted):
+        if depth == len(self._levels):
             return self._message(node)
-        level = "#" if depth == _EVERYTHING else self._wanted[depth]
+        level = "#" if depth == _EVERYTHING else self._levels[depth]
         if level == "#":
             if node.first is not None:
-                self._ahead.append((node.first, _EVERYTHING, True))
+                self._nodes_to_visit.append((node.first, _EVERYTHING, True))
             return self._message(node)
         if level == "+":
             if node.first is not None:
-                self._ahead.append((node.first, depth + 1, True))
+                self._nodes_to_visit.append((node.first, depth + 1, True))
         else:
             exact = node.children.get(level)
             if exact is not None:
-                self._ahead.append((exact, depth + 1, False))
+                self._nodes_to_visit.append((exact, depth + 1, False))
         return None
 
     def _message(self, node: _Node) -> Message | None:

@@ -32,7 +32,7 @@ class RetainedDelivery:
         qos: the granted QoS.
         subscription_ids: subscription identifiers to send with each message.
         excluded_client_id: the client identifier whose messages are omitted (No Local), or None.
-        logged: whether messages delivered at QoS 1 or 2 are appended to the log, for a stored
+        is_logged: whether messages delivered at QoS 1 or 2 are appended to the log, for a stored
             session.
         context: the parts of the broker that it acts on.
     """
@@ -44,7 +44,7 @@ class RetainedDelivery:
         qos: int,
         subscription_ids: tuple[int, ...],
         excluded_client_id: str | None,
-        logged: bool,
+        is_logged: bool,
         context: EngineContext,
     ) -> None:
         self.topic_filter = topic_filter
@@ -54,34 +54,34 @@ class RetainedDelivery:
         self._retained_messages = retained
         self._walk = retained.walk(topic_filter)
         self._excluded_client_id = excluded_client_id
-        self._logged = logged
+        self._is_logged = is_logged
         self._context = context
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether all retained messages were visited."""
-        return self._walk.finished
+        return self._walk.is_finished
 
     def next(self, now: Now) -> Message | None:
         """Return the next message; None if all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
-        self._context.turn.work_budget.spent += before - self.visits_left
+        self._context.turn.work_budget.work_done += before - self.visits_left
         return message
 
     def _find(self, now: Now) -> Message | None:
         walk = self._walk
-        while self.visits_left > 0 and not walk.finished:
+        while self.visits_left > 0 and not walk.is_finished:
             self.visits_left -= 1
             message = walk.step()
             if message is None:
                 continue
-            if message.expired(now.steady_us):
+            if message.is_expired(now.steady_us):
                 self._retained_messages.remove(message.topic)
                 self._context.batch.put_retained(message.topic, None)
             elif self._excluded_client_id is None or message.client_id != self._excluded_client_id:
-                if self._logged and min(message.qos, self.qos) > 0:
-                    message = message.for_session()
+                if self._is_logged and min(message.qos, self.qos) > 0:
+                    message = message.copy_for_session()
                     self._context.batch.append(message)
                 return message
         return None

@@ -92,7 +92,7 @@ class Session(StoredState):
         self.inbound = Inbound(self.account, stored)
         self.number = number
         self.expiry_interval_s = expiry_interval_s
-        self.ended = False
+        self.is_ended = False
         self.zone = limits.zone  # the listener that its client used last
         self.username: str | None = None  # the authenticated owner; None = anonymous
         self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
@@ -111,9 +111,9 @@ class Session(StoredState):
         return self.backlog.limits
 
     @property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         """Return whether the session outlives its connection."""
-        return self.backlog.stored
+        return self.backlog.is_stored
 
     @property
     def link(self) -> Link | None:
@@ -145,10 +145,10 @@ class Session(StoredState):
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
-        planned: bool = False,
+        is_planned: bool = False,
     ) -> None:
         """Send or queue one message for this client: see ``Outbound.deliver``."""
-        self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, planned)
+        self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, is_planned)
 
     def refill(self, now: Now) -> None:
         """Send as many queued messages as the window has room for."""
@@ -187,7 +187,7 @@ class Session(StoredState):
         delivery.sequence = lane.next_sequence_number()
         state = AWAIT_PUBACK if qos == 1 else AWAIT_PUBREC
         window.adopt(packet_id, AWAIT_PUBCOMP if is_received else state, delivery)
-        self.backlog.dequeued(delivery)
+        self.backlog.note_dequeued(delivery)
         return True
 
     def may_receive(self, message: Message) -> bool:
@@ -227,9 +227,9 @@ class Session(StoredState):
         recorder = self._context.recorder
         if recorder is not None:
             next_offset = self._context.batch.next_offset
-            link.record = recorder.connected(self.client_id, limits.zone, next_offset)
+            link.record = recorder.note_connected(self.client_id, limits.zone, next_offset)
         self.disconnected_at_us = 0
-        self.inbound.reconnected(now)
+        self.inbound.begin_connection(now)
         unreleased = self.inbound.unreleased
         if unreleased is not None:
             unreleased.bytes_max = limits.max_awaiting_rel_bytes
@@ -252,13 +252,13 @@ class Session(StoredState):
         send no PUBREL, are forgotten.
         """
         if self.transmission.outcomes is not None:
-            for delivery in self.transmission.window.delivered():
-                self.transmission.outcomes.acknowledged(delivery, reasons.SUCCESS)
+            for delivery in self.transmission.window.delivered_entries():
+                self.transmission.outcomes.on_acknowledged(delivery, reasons.SUCCESS)
         self.transmission.window.session_lost()
         # the server knows none of the messages that were sent: none of them is a repeat
         self.backlog.stored_queue.first.sent_below = 0
         self.inbound.session_lost()
-        self.backlog.touch()
+        self.backlog.mark_changed()
 
     def limit_packet_ids(self, last_id: int) -> None:
         """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
@@ -279,30 +279,30 @@ class Session(StoredState):
         self._context.member_connections.member_disconnected(self, now)
         self._set_link(None)
         if self._context.recorder is not None:
-            self._context.recorder.disconnected(self.client_id, self.disconnected_because)
+            self._context.recorder.note_disconnected(self.client_id, self.disconnected_because)
         if self.backlog.stored_queue.first.may_send_any():
-            self.backlog.touch()  # store that no message may be sent before its commit
+            self.backlog.mark_changed()  # store that no message may be sent before its commit
         self.disconnected_at_us = now.steady_us
         self.transmission.congestion.set_cause(NOTHING, now)
         if self.inbound.unreleased is not None:
-            self.inbound.unreleased.disconnected()
-        self.outbound.disconnected()
+            self.inbound.unreleased.on_disconnect()
+        self.outbound.on_disconnect()
         if self.inbound.unreleased is not None:
             self._watch_releases()
 
     def end(self) -> None:
         """End the session: drop and count the messages that it still has."""
-        self.ended = True
+        self.is_ended = True
         self._set_link(None)
         self.transmission.requested_offsets = NO_BODIES
         self.recheck_blocked_publishers()
-        self.backlog.drop_all(self.transmission.window.undelivered())
+        self.backlog.drop_all(self.transmission.window.undelivered_entries())
         if self.inbound.unreleased is not None:
             unreleased = len(self.inbound.unreleased)
-            self.inbound.unreleased.ended()
+            self.inbound.unreleased.leave_account()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
-        self.transmission.window.ended()
-        self.inbound.ended()
+        self.transmission.window.leave_account()
+        self.inbound.leave_account()
         self.transmission.stop_fetching()
         self.backlog.owner = None
 
@@ -314,7 +314,7 @@ class Session(StoredState):
             return True
         is_new = self.inbound.receive(publish.packet_id, now)
         if is_new:
-            self.backlog.touch()
+            self.backlog.mark_changed()
             if self.due_us == 0:
                 self._watch_releases()
         return is_new
@@ -333,7 +333,7 @@ class Session(StoredState):
         """Note a received PUBREL; return the reason code for PUBCOMP."""
         code = self.inbound.release(packet_id)
         if code == reasons.SUCCESS:
-            self.backlog.touch()
+            self.backlog.mark_changed()
         return code
 
     # -- MQTT 3.1: a QoS 2 message is routed at its PUBREL (v3.1 §3.3) ---------------------
@@ -343,7 +343,7 @@ class Session(StoredState):
         unreleased = self.inbound.unreleased_of_v31(
             self.backlog.limits.max_awaiting_rel_bytes, self.account
         )
-        if self.stored or not unreleased.has_room(message.size_bytes()):
+        if self.is_stored or not unreleased.has_room(message.size_bytes()):
             message.internal = True
             self._context.batch.append(message)
         unreleased.keep(packet_id, message)
@@ -380,7 +380,7 @@ class Session(StoredState):
         if unreleased is None:
             return None
         first = unreleased.get(unreleased.released_ids.first())
-        if first is None or first.message is not None or first.gone:
+        if first is None or first.message is not None or first.is_removed:
             return first
         offsets = unreleased.next_offsets_to_read()
         if offsets:
@@ -458,7 +458,7 @@ class Session(StoredState):
     @property
     def was_resumed(self) -> bool:
         """Return whether an earlier connection may have left QoS 2 messages without a PUBREL."""
-        return self.inbound.resumed
+        return self.inbound.was_resumed
 
     @property
     def inbound_count(self) -> int:
@@ -473,14 +473,14 @@ class Session(StoredState):
 
         While the client is offline, only MQTT 3.1 messages time out.
         """
-        if self.ended:
+        if self.is_ended:
             return
         link = self.link
         timeout_us = int(self.backlog.limits.await_rel_timeout_s * MICROSECONDS)
         if timeout_us > 0:
             forgotten = self.inbound.forget(now.steady_us - timeout_us, now, link is None)
             if forgotten:
-                self.backlog.touch()
+                self.backlog.mark_changed()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:
                     self._context.turn.resume_later(link.user)  # there is room to receive
@@ -493,19 +493,22 @@ class Session(StoredState):
     def snapshot(self) -> Progress | None:
         """Return the progress to store, with the pages that changed since the last snapshot
         (``records``); None if the session ended."""
-        self.backlog.changed = False
-        if self.ended:
+        self.backlog.is_changed = False
+        if self.is_ended:
             return None
         queue = self.backlog.stored_queue
         context = self._context
-        is_connected = self.link is not None and context.store.waits_for_disk
+        is_connected = self.link is not None and context.store_health.waits_for_disk
         first = queue.first
         free_below = 0
         if is_connected and self.transmission.has_acknowledged:
             begin, end = first.next_sendable()
             free_below = self.transmission.window.free_below(begin, end)
         sent_below = first.seal(
-            context.batch.sealed, context.store.durable, is_connected, free_below
+            context.batch.latest_sealed,
+            context.store_health.durable_batch,
+            is_connected,
+            free_below,
         )
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
         self.transmission.has_acknowledged = False
@@ -572,5 +575,5 @@ class Session(StoredState):
         delivery = Delivery(None, offset, qos, retain, ids, sequence)
         delivery.size_bytes = size_bytes
         if shared is not None:
-            delivery.shared = SharedOrigin(shared[0], shared[1], shared[2])
+            delivery.shared_origin = SharedOrigin(shared[0], shared[1], shared[2])
         self.transmission.window.restore(packet_id, state, delivery, page)

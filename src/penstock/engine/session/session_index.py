@@ -45,7 +45,7 @@ class SessionIndex:
         elif len(self._chunks) > 1:
             self._unite(0)
 
-    def after(self, number: int, count: int) -> list[Session]:
+    def sessions_after(self, number: int, count: int) -> list[Session]:
         """Return at most ``count`` sessions with numbers above ``number``, by ascending number; []
         if there are none."""
         found: list[Session] = []

@@ -60,12 +60,12 @@ class StoredLane:
         self._sealed_below = 0  # deliveries below it may be sent once ``_sealed_in`` is durable
         self._sealed_in = 0  # the number of a batch
         self._drop_stored_in = 0  # the number of the last batch that stores a drop
-        self._enqueued: list[Delivery] = []  # queued since the last snapshot
+        self._new_deliveries: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # index in ``_firsts``: the segments before are removed from the store
         self._last = 0  # sequence of the last stored delivery
-        self._removed: list[int] | None = None  # sequences removed from the middle, not stored yet
-        self._replaced: list[int] | None = None  # first sequences of segments that are stored again
+        self._removed_sequences: list[int] | None = None  # from the middle, not stored yet
+        self._replaced_segments: list[int] | None = None  # first sequences, to be removed
 
     def next_sequence_number(self) -> int:
         """Return the sequence number for a new delivery, and advance it."""
@@ -124,11 +124,11 @@ class StoredLane:
             self._sendable_below = self._sealed_below
         return sequence < self._sendable_below and self._drop_stored_in <= durable
 
-    def enqueued(self, delivery: Delivery) -> None:
+    def note_enqueued(self, delivery: Delivery) -> None:
         """Note that ``delivery`` was queued."""
-        self._enqueued.append(delivery)
+        self._new_deliveries.append(delivery)
 
-    def dequeued(self, sequence: int) -> None:
+    def note_dequeued(self, sequence: int) -> None:
         """Move the head past this sequence: its delivery left the queue. Do nothing for 0."""
         if sequence >= self.head:
             self.head = sequence + 1
@@ -138,11 +138,11 @@ class StoredLane:
         drop."""
         self._drop_stored_in = batch
 
-    def removed_from_middle(self, sequence: int) -> None:
+    def note_removed(self, sequence: int) -> None:
         """Note that the delivery with this sequence was removed from the middle of the lane."""
-        if self._removed is None:
-            self._removed = []
-        self._removed.append(sequence)
+        if self._removed_sequences is None:
+            self._removed_sequences = []
+        self._removed_sequences.append(sequence)
 
     def take_segments(self, segments: list[PackedRun], queue: MessageQueue) -> None:
         """Append the segments that this commit stores to ``segments``.
@@ -151,14 +151,14 @@ class StoredLane:
         deliveries of stored segments from whose middle a delivery was removed.
         """
         taken: set[int] = set()
-        if self._removed is not None:
-            taken = set(self._removed)
-            self._removed = None
+        if self._removed_sequences is not None:
+            taken = set(self._removed_sequences)
+            self._removed_sequences = None
             self._replace(taken, segments, queue)
-        enqueued = self._enqueued
+        enqueued = self._new_deliveries
         if not enqueued:
             return
-        self._enqueued = []
+        self._new_deliveries = []
         head = self.head
         waiting = [
             item for item in enqueued if item.sequence >= head and item.sequence not in taken
@@ -168,8 +168,8 @@ class StoredLane:
             self._last = waiting[-1].sequence
 
     def _replace(self, taken: set[int], segments: list[PackedRun], queue: MessageQueue) -> None:
-        if self._replaced is None:
-            self._replaced = []
+        if self._replaced_segments is None:
+            self._replaced_segments = []
         firsts = self._firsts
         done = self._last + 1  # segments from this sequence on are replaced already
         for sequence in sorted(taken, reverse=True):
@@ -179,17 +179,17 @@ class StoredLane:
             done = firsts[at]
             is_last = at == len(firsts) - 1
             end = self._last + 1 if is_last else firsts[at + 1]
-            rest = queue.between(max(done, self.head), end)
-            self._replaced.append(done)
+            rest = queue.deliveries_between(max(done, self.head), end)
+            self._replaced_segments.append(done)
             firsts[at : at + 1] = array("q", _pack(rest, segments))
             if is_last:
                 self._last = rest[-1].sequence if rest else done - 1
 
     def take_finished(self, finished: list[int]) -> None:
         """Append the first sequences of segments to remove from the store to ``finished``."""
-        if self._replaced is not None:
-            finished.extend(self._replaced)
-            self._replaced = None
+        if self._replaced_segments is not None:
+            finished.extend(self._replaced_segments)
+            self._replaced_segments = None
         firsts = self._firsts
         while self._at < len(firsts):
             at_last = self._at == len(firsts) - 1
@@ -215,28 +215,28 @@ class StoredQueue:
 
     def __init__(self) -> None:
         self.first = StoredLane(0)
-        self._others: dict[int, StoredLane] | None = None  # by number
+        self._other_lanes_by_number: dict[int, StoredLane] | None = None  # by number
 
     def lane(self, number: int) -> StoredLane:
         """Return the lane with this number."""
         if number == 0:
             return self.first
-        if self._others is None:
-            self._others = {}
-        lane = self._others.get(number)
+        if self._other_lanes_by_number is None:
+            self._other_lanes_by_number = {}
+        lane = self._other_lanes_by_number.get(number)
         if lane is None:
             lane = StoredLane(number)
-            self._others[number] = lane
+            self._other_lanes_by_number[number] = lane
         return lane
 
-    def dequeued(self, sequence: int) -> None:
+    def note_dequeued(self, sequence: int) -> None:
         """Move the head of the lane past this sequence, above 0: its delivery left the queue."""
-        self.lane(sequence >> PRIORITY_SHIFT).dequeued(sequence)
+        self.lane(sequence >> PRIORITY_SHIFT).note_dequeued(sequence)
 
-    def removed_from_middle(self, sequence: int) -> None:
+    def note_removed(self, sequence: int) -> None:
         """Note that the delivery with this sequence, above 0, was removed from the middle of a
         lane."""
-        self.lane(sequence >> PRIORITY_SHIFT).removed_from_middle(sequence)
+        self.lane(sequence >> PRIORITY_SHIFT).note_removed(sequence)
 
     def take_segments(self, queue: MessageQueue) -> list[PackedRun]:
         """Return the segments of ``queue`` to store in this commit."""
@@ -282,7 +282,11 @@ class StoredQueue:
         return [(lane.number, lane.head, lane.next_sequence) for lane in self._other_lanes()]
 
     def _other_lanes(self) -> list[StoredLane]:
-        return [] if self._others is None else list(self._others.values())
+        return (
+            []
+            if self._other_lanes_by_number is None
+            else list(self._other_lanes_by_number.values())
+        )
 
 
 def _pack(waiting: list[Delivery], segments: list[PackedRun]) -> list[int]:

@@ -74,10 +74,10 @@ class Transmission:
         self.outcomes: DeliveryOutcomes | None = None  # is notified of the outcome of each message
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
-        self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
+        self.window = InFlightWindow(capacity, backlog.is_stored, backlog.account)
         self.congestion = Congestion(backlog.client_id, context)
         self.requested_offsets = NO_BODIES  # log offsets of the bodies that were requested last
-        self.fetching = False  # whether these bodies are being read
+        self.is_fetching = False  # whether these bodies are being read
         self.has_acknowledged = False  # whether the client acknowledged since the last snapshot
         self.fetching_bytes = 0  # counted in the budget for these bodies
         self._backlog = backlog
@@ -125,7 +125,7 @@ class Transmission:
                 self._report_acknowledged(delivery)
                 return
         self.window.add(delivery)
-        self._backlog.touch()
+        self._backlog.mark_changed()
         at_once = (
             link.uncommitted_publishes == 0
             and not is_lowered  # the store has it with its former QoS
@@ -138,21 +138,21 @@ class Transmission:
             return
         events = self._context.events
         if events is not None:
-            events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
+            events.note_sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
         if link.version == V31:
             self._note_sent(link, delivery, now)
         elif (
             len(message.payload) > SMALL_BYTES
-            and self._backlog.stored
+            and self._backlog.is_stored
             and not self._backlog.account.has_room_for_bodies()
         ):
             self.window.evict_to_log(delivery)
 
     def _may_send_at_once(self, link: Link, delivery: Delivery) -> bool:
         """Return whether ``delivery``, which is in the window, may be sent before the commit."""
-        if not link.opened or not self.may_precede_commit(delivery):
+        if not link.is_open or not self.may_precede_commit(delivery):
             return False
-        return not self._backlog.stored or delivery.packet_id == packet_id_of(delivery.sequence)
+        return not self._backlog.is_stored or delivery.packet_id == packet_id_of(delivery.sequence)
 
     def may_precede_commit(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` may be sent before the next commit.
@@ -165,20 +165,22 @@ class Transmission:
         messages wait for it.
         """
         context = self._context
-        if not context.store.waits_for_disk:
+        if not context.store_health.waits_for_disk:
             return False
-        if delivery.shared is not None or delivery.retain:
+        if delivery.shared_origin is not None or delivery.retain:
             return False
-        if not self._backlog.stored:
-            return 0 <= delivery.offset < context.store.durable_end
+        if not self._backlog.is_stored:
+            return 0 <= delivery.offset < context.store_health.durable_log_end
         sequence = delivery.sequence
         if delivery.qos != 1 or sequence == 0:
             return False
-        return self._backlog.stored_queue.first.may_send(sequence, context.store.durable)
+        return self._backlog.stored_queue.first.may_send(
+            sequence, context.store_health.durable_batch
+        )
 
     def _may_have_been_sent(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` may have been sent before the program was restarted."""
-        if delivery.qos != 1 or delivery.shared is not None or delivery.retain:
+        if delivery.qos != 1 or delivery.shared_origin is not None or delivery.retain:
             return False
         return 0 < delivery.sequence < self._backlog.stored_queue.first.sent_below
 
@@ -212,8 +214,8 @@ class Transmission:
         if size_bytes == 0:
             self._drop_unsendable(link, message, entry.qos)
             return False
-        link.wrote_publish(buffer, size_bytes)
-        link.wrote_message(buffer, entry.offset)
+        link.count_publish_written(buffer, size_bytes)
+        link.record_written(buffer, entry.offset)
         return True
 
     def is_still_permitted(self, delivery: Delivery, message: Message) -> bool:
@@ -222,7 +224,7 @@ class Transmission:
         if self.may_receive(message):
             return True
         self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
-        self._backlog.dequeue_dropped(delivery)
+        self._backlog.note_dropped(delivery)
         return False
 
     def send_qos0(
@@ -235,11 +237,16 @@ class Transmission:
         now: Now,
     ) -> None:
         """Send ``message`` with QoS 0; count it as dropped if the client does not read."""
-        if link.congested:
+        if link.is_congested:
             self.congestion.set_cause(WRITE_BUFFER, now)
             self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
-        if not at_once and self._context.store.fails and link.opened and not link.waits:
+        if (
+            not at_once
+            and self._context.store_health.is_failing
+            and link.is_open
+            and not link.has_waiting_packets
+        ):
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
@@ -251,12 +258,12 @@ class Transmission:
         if size_bytes == 0:
             self._drop_unsendable(link, message, 0)
             return
-        link.wrote_qos0(buffer, size_bytes)
-        link.wrote_message(buffer, message.offset)
+        link.count_qos0_written(buffer, size_bytes)
+        link.record_written(buffer, message.offset)
         events = self._context.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
-            events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
+            events.note_sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
 
     def _drop_unsendable(self, link: Link, message: Message, qos: int) -> None:
         """Count ``message`` as dropped: its packet is too large for the peer, or its topic is
@@ -272,7 +279,7 @@ class Transmission:
     def reserve_packet_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until
         ``free_packet_id``; 0 if none is free."""
-        return self.window.reserve()
+        return self.window.reserve_packet_id()
 
     def free_packet_id(self, packet_id: int) -> bool:
         """Free the packet identifier of a SUBACK or UNSUBACK; return whether it was in use."""
@@ -310,10 +317,10 @@ class Transmission:
                 code = reasons.PACKET_IDENTIFIER_NOT_FOUND
                 link.send_after_commit(encode_ack(PUBREL, packet_id, code, link.version))
             return False
-        self._backlog.touch()
+        self._backlog.mark_changed()
         self.has_acknowledged = True
-        if link is not None and link.record is not None and self.window.acknowledged_first:
-            link.record.acknowledged.note(self.window.acknowledged_offset)
+        if link is not None and link.record is not None and self.window.is_first_acknowledgement:
+            link.record.acknowledged_runs.note(self.window.acknowledged_offset)
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
@@ -329,12 +336,12 @@ class Transmission:
             return False
         if verdict == REJECTED and entry is not None:
             if outcomes is not None:
-                outcomes.refused(entry, reason_code)
+                outcomes.on_refused(entry, reason_code)
             self._backlog.count_dropped(reasons_to_drop.REJECTED, entry)
         elif outcomes is not None and entry is not None:
             if packet_type == PUBCOMP:  # 0x92 answers a repeated PUBREL: the message was received
                 reason_code = reasons.SUCCESS
-            outcomes.acknowledged(entry, reason_code)
+            outcomes.on_acknowledged(entry, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
         if self.poison_detector is not None:
@@ -349,24 +356,24 @@ class Transmission:
         poison_detector = self.poison_detector
         if poison_detector is None:
             return
-        waiting = self.window.undelivered()
-        first = waiting[0] if waiting and waiting[0].sent else None
-        if poison_detector.ended_at(first) and first is not None:
-            self._backlog.count_dropped(reasons_to_drop.ENDED_AT, first)
+        waiting = self.window.undelivered_entries()
+        first = waiting[0] if waiting and waiting[0].is_sent else None
+        if poison_detector.note_end(first) and first is not None:
+            self._backlog.count_dropped(reasons_to_drop.CONNECTION_ENDED, first)
             self.window.give_up(first)
-            self._backlog.touch()
+            self._backlog.mark_changed()
 
     def _report_acknowledged(self, delivery: Delivery) -> None:
         """Report ``delivery`` as acknowledged: it was sent with QoS 0, which has no answer."""
         if self.outcomes is not None:
-            self.outcomes.acknowledged(delivery, reasons.SUCCESS)
+            self.outcomes.on_acknowledged(delivery, reasons.SUCCESS)
 
     # -- sending again -----------------------------------------------------------------
 
     def resend(self, link: Link, now: Now) -> bool:
         """Send unacknowledged messages of earlier connections again; return False if some must
         wait."""
-        entry = self.window.next_unsent()
+        entry = self.window.next_to_resend()
         while entry is not None:
             if self.must_wait_for_room(link, entry.size_bytes):
                 return False
@@ -381,13 +388,13 @@ class Transmission:
                 message = entry.message
                 if message is None:
                     limit = self.bodies_at_once()
-                    unsent = self.window.unsent_without_body(limit)
+                    unsent = self.window.resend_offsets_without_body(limit)
                     self.request_bodies(unsent, entry.size_bytes)
                     return False
                 if self._send_again(link, entry, message, now):
                     self.window.mark_sent(entry)
                     self._note_sent(link, entry, now)
-            entry = self.window.next_unsent()
+            entry = self.window.next_to_resend()
         return True
 
     def _send_again(self, link: Link, entry: Delivery, message: Message, now: Now) -> bool:
@@ -400,21 +407,21 @@ class Transmission:
                 retain, ids = entry.retain, entry.subscription_ids
                 self.send_qos0(link, message, retain, ids, False, now)
                 self.window.drop(entry.packet_id)
-                self._backlog.touch()
+                self._backlog.mark_changed()
                 self._report_acknowledged(entry)
                 return False
             self.window.lower_qos(entry, link.qos_max)
-            self._backlog.touch()
-        is_new = entry.is_new
-        entry.is_new = False
+            self._backlog.mark_changed()
+        is_new = entry.is_new_to_receiver
+        entry.is_new_to_receiver = False
         if self._send(link, entry, message, not is_new, False, now):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
             if self._context.events is not None:
-                self._context.events.sent(RESENT, self._backlog.client_id, entry, link)
+                self._context.events.note_sent(RESENT, self._backlog.client_id, entry, link)
             return True
         self.window.give_up(entry)
-        self._backlog.touch()
+        self._backlog.mark_changed()
         return False
 
     def retry(self, now: Now) -> bool:
@@ -433,7 +440,7 @@ class Transmission:
         next_us = 0
         freed = False
         for entry in self.window.entries():
-            if not entry.sent:
+            if not entry.is_sent:
                 continue
             if entry.sent_us + interval_us <= now.steady_us and link.has_room():
                 message = entry.message
@@ -486,7 +493,7 @@ class Transmission:
             if link is not None and link.user is not None:
                 self._context.turn.resume_in_tick(link.user)
             return
-        self.fetching = True
+        self.is_fetching = True
         self.fetching_bytes = size_bytes
         self._backlog.account.budget.fetching_bytes += size_bytes
         self.requested_offsets = offsets
@@ -495,7 +502,7 @@ class Transmission:
     def stop_fetching(self) -> None:
         """Return the memory of requested bodies to the budget: they were supplied, or are not
         needed."""
-        self.fetching = False
+        self.is_fetching = False
         self._backlog.account.budget.fetching_bytes -= self.fetching_bytes
         self.fetching_bytes = 0
 
@@ -505,7 +512,7 @@ class Transmission:
         if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
-        if link.user is not None and not link.is_full() and not link.congested:
+        if link.user is not None and not link.is_full() and not link.is_congested:
             self._context.turn.resume_in_tick(link.user)  # all links together have no room
         return True
 
@@ -516,7 +523,7 @@ class Transmission:
     def drop_lost_by_retention(self, deliveries: list[Delivery]) -> None:
         """Count as dropped messages that retention removed from the log before they were sent."""
         if deliveries:
-            self._backlog.touch()
+            self._backlog.mark_changed()
             count = len(deliveries)
             self._drops.count_known(
                 reasons_to_drop.RETENTION, self._backlog.client_id, deliveries, count

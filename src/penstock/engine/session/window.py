@@ -80,25 +80,25 @@ class InFlightWindow:
 
     Args:
         capacity: number of places, 1..65535; each connection's Receive Maximum sets it anew.
-        stored: whether the session is stored, so that packet identifiers follow from sequences.
+        is_stored: whether the session is stored, so that packet identifiers follow from sequences.
         account: the account in which the messages count, except a few small ones.
     """
 
-    def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
+    def __init__(
+        self, capacity: int, is_stored: bool = False, account: Account | None = None
+    ) -> None:
         self.capacity = capacity
         self.acknowledged_offset = 0  # log offset of the entry that was acknowledged last
-        self.acknowledged_first = (
-            False  # whether the last acknowledgement was its first PUBACK or PUBREC, with success
-        )
+        self.is_first_acknowledgement = False  # with success, by PUBACK or PUBREC
         self.is_long = False  # whether ``has_room`` last found ``UNCOUNTED_MAX`` entries or more
         self._account = account
         self.reserved_ids = ReservedPacketIds()
-        self._packet_id_step = -1 if stored else 1
+        self._packet_id_step = -1 if is_stored else 1
         self._entries: dict[int, Delivery] = {}
-        self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
+        self._entries_to_resend: list[Delivery] | None = None  # after a reconnect, last first
         self._cursor = 0  # the last packet identifier that ``_unused_packet_id`` returned
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
-        self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
+        self._request_ids: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
         self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
         self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
@@ -112,13 +112,13 @@ class InFlightWindow:
         """Return all entries, the oldest first."""
         return list(self._entries.values())
 
-    def delivered(self) -> list[Delivery]:
+    def delivered_entries(self) -> list[Delivery]:
         """Return the QoS 2 entries that have a PUBREC and no PUBCOMP: the receiver has the
         message."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
-    def undelivered(self) -> list[Delivery]:
+    def undelivered_entries(self) -> list[Delivery]:
         """Return the entries without a PUBACK or PUBREC, the oldest first."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
@@ -126,9 +126,9 @@ class InFlightWindow:
     @property
     def free(self) -> int:
         """Return how many new messages may be sent; 0 while entries are still to be sent again."""
-        if self._unsent:
+        if self._entries_to_resend:
             return 0
-        unused = self._last_id - len(self._reserved)
+        unused = self._last_id - len(self._request_ids)
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
@@ -136,9 +136,9 @@ class InFlightWindow:
         sent again."""
         taken = len(self._entries)
         self.is_long = taken >= UNCOUNTED_MAX
-        if taken >= self.capacity or self._unsent:
+        if taken >= self.capacity or self._entries_to_resend:
             return False
-        return taken + len(self._reserved) < self._last_id
+        return taken + len(self._request_ids) < self._last_id
 
     def limit_packet_ids(self, last_id: int) -> None:
         """Assign no packet identifier above ``last_id`` from now on."""
@@ -151,7 +151,7 @@ class InFlightWindow:
             if entry.state == AWAIT_PUBCOMP:
                 self._free(entry)
             else:
-                entry.is_new = True
+                entry.is_new_to_receiver = True
 
     def lower_qos(self, entry: Delivery, qos_max: int) -> None:
         """Lower the QoS of ``entry`` to ``qos_max``, which is 1: the receiver accepts no QoS 2."""
@@ -202,28 +202,28 @@ class InFlightWindow:
     def _is_unused(self, packet_id: int) -> bool:
         if packet_id in self._entries or packet_id > self._last_id:
             return False
-        return packet_id not in self._reserved
+        return packet_id not in self._request_ids
 
-    def reserve(self) -> int:
+    def reserve_packet_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is
         free."""
-        if len(self._entries) + len(self._reserved) >= self._last_id:
+        if len(self._entries) + len(self._request_ids) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
-        self._reserved[packet_id] = None
+        self._request_ids[packet_id] = None
         return packet_id
 
     def is_reserved(self, packet_id: int) -> bool:
         """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
-        return packet_id in self._reserved
+        return packet_id in self._request_ids
 
     def free_reserved(self, packet_id: int) -> None:
         """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE, whose answer was received."""
-        self._reserved.pop(packet_id, None)
+        self._request_ids.pop(packet_id, None)
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: the connection ended."""
-        self._reserved.clear()
+        self._request_ids.clear()
 
     def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
         """Restore an entry from a page in the store; the caller restores the oldest first.
@@ -292,7 +292,7 @@ class InFlightWindow:
         if verdict == VIOLATION:
             return VIOLATION
         self.acknowledged_offset = entry.offset
-        self.acknowledged_first = entry.state != AWAIT_PUBCOMP and reason_code < 0x80
+        self.is_first_acknowledgement = entry.state != AWAIT_PUBCOMP and reason_code < 0x80
         if reason_code >= 0x80 and packet_type != PUBCOMP:
             self._free(entry)
             return REJECTED
@@ -342,7 +342,7 @@ class InFlightWindow:
                 if body is not None:
                     delivery.message = body
                     delivery.size_bytes = body.size_bytes()
-                    if self._account is not None and delivery.counted:
+                    if self._account is not None and delivery.is_in_account:
                         self._account.add_body(delivery)
                 if delivery.offset in missing:
                     self.give_up(delivery)
@@ -367,7 +367,7 @@ class InFlightWindow:
         return [
             entry
             for entry in self._entries.values()
-            if entry.shared is not None and entry.state == AWAIT_PUBACK
+            if entry.shared_origin is not None and entry.state == AWAIT_PUBACK
         ]
 
     def remove_in_flight(self, gone: set[Delivery]) -> None:
@@ -377,7 +377,7 @@ class InFlightWindow:
                 self._free(entry)
                 gone.remove(entry)
 
-    def reconnected(self, capacity: int) -> None:
+    def begin_connection(self, capacity: int) -> None:
         """Begin a new connection: all entries are to be sent again, in order.
 
         Entries of earlier connections count against the new capacity [MQTT 5 §4.4, §4.9]:
@@ -387,34 +387,34 @@ class InFlightWindow:
         unsent = self.entries()
         unsent.reverse()
         for entry in unsent:
-            entry.sent = False
-        self._unsent = unsent or None
+            entry.is_sent = False
+        self._entries_to_resend = unsent or None
 
-    def next_unsent(self) -> Delivery | None:
+    def next_to_resend(self) -> Delivery | None:
         """Return the oldest entry to send again now, until ``mark_sent`` is called for it; None if
         there is none."""
-        while self._unsent:
-            entry = self._unsent[-1]
+        while self._entries_to_resend:
+            entry = self._entries_to_resend[-1]
             if self._entries.get(entry.packet_id) is entry:
-                on_the_way = len(self._entries) - len(self._unsent)
+                on_the_way = len(self._entries) - len(self._entries_to_resend)
                 return entry if on_the_way < self.capacity else None
-            self._unsent.pop()
+            self._entries_to_resend.pop()
         return None
 
     def mark_sent(self, entry: Delivery) -> None:
-        """Mark ``entry``, from ``next_unsent``, as sent on the current connection."""
-        entry.sent = True
-        if self._unsent and self._unsent[-1] is entry:
-            self._unsent.pop()
+        """Mark ``entry``, from ``next_to_resend``, as sent on the current connection."""
+        entry.is_sent = True
+        if self._entries_to_resend and self._entries_to_resend[-1] is entry:
+            self._entries_to_resend.pop()
 
-    def unsent_without_body(self, limit: int) -> list[int]:
+    def resend_offsets_without_body(self, limit: int) -> list[int]:
         """Return the log offsets of the next entries to send again without a body in memory.
 
         Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, or a single larger one.
         """
         offsets: list[int] = []
         size_bytes = 0
-        for entry in reversed(self._unsent or []):
+        for entry in reversed(self._entries_to_resend or []):
             size_bytes += entry.size_bytes
             if len(offsets) >= limit or (offsets and size_bytes > FETCHED_BYTES_MAX):
                 break
@@ -426,7 +426,7 @@ class InFlightWindow:
         """Count all entries in the account, and release the bodies that are in the log: the client
         of a stored session disconnected."""
         for entry in self._entries.values():
-            if not entry.counted:
+            if not entry.is_in_account:
                 self._count(entry)
             self.evict_to_log(entry)
 
@@ -437,13 +437,13 @@ class InFlightWindow:
             entry.size_bytes = message.size_bytes()  # a group that takes it back needs its size
             self._drop_body(entry)
 
-    def ended(self) -> None:
+    def leave_account(self) -> None:
         """Subtract all entries from the account: the session ended."""
         if self._account is not None:
             for entry in self._entries.values():
-                if entry.counted:
+                if entry.is_in_account:
                     self._account.remove_waiting(entry)
-                    entry.counted = False
+                    entry.is_in_account = False
             self._account = None
 
     def _count(self, entry: Delivery) -> None:
@@ -451,10 +451,10 @@ class InFlightWindow:
             if entry.message is not None:
                 entry.size_bytes = entry.message.size_bytes()
             self._account.add_waiting(entry)
-            entry.counted = True
+            entry.is_in_account = True
 
     def _drop_body(self, entry: Delivery) -> None:
-        if self._account is not None and entry.counted:
+        if self._account is not None and entry.is_in_account:
             self._account.remove_body(entry)
         entry.message = None
 
@@ -468,11 +468,15 @@ class InFlightWindow:
             self.stored_checksum -= entry.packet_id * entry.packet_id
             if not page:
                 del self._pages[entry.page]
-        if entry.counted and self._account is not None:
+        if entry.is_in_account and self._account is not None:
             self._account.remove_waiting(entry)
-            entry.counted = False
-        if not entry.sent and self._unsent is not None and entry in self._unsent:
-            self._unsent.remove(entry)
+            entry.is_in_account = False
+        if (
+            not entry.is_sent
+            and self._entries_to_resend is not None
+            and entry in self._entries_to_resend
+        ):
+            self._entries_to_resend.remove(entry)
 
 
 def _durable(entry: Delivery) -> WindowEntry:
@@ -487,5 +491,5 @@ def _durable(entry: Delivery) -> WindowEntry:
         entry.retain,
         entry.subscription_ids,
         entry.size_bytes,
-        None if entry.shared is None else entry.shared.kind(),
+        None if entry.shared_origin is None else entry.shared_origin.kind(),
     )

@@ -38,9 +38,9 @@ class _Alias:
     def __init__(self, number: int) -> None:
         self.encoded = bytes((_TOPIC_ALIAS, number >> 8, number & 0xFF))
         self.topic = ""
-        self.defined = 0  # the batch with which the definition is sent
-        self.last = 0  # the batch with which the last packet that needs it is sent
-        self.recent = False  # used since the hand last passed it
+        self.defined_in_batch = 0  # the batch with which the definition is sent
+        self.last_used_in_batch = 0  # the batch with which the last packet that needs it is sent
+        self.is_recently_used = False  # used since the hand last passed it
 
 
 @final
@@ -59,7 +59,7 @@ class OutboundAliases:
         self._aliases: list[_Alias] = []
         self._by_topic: dict[str, _Alias] = {}
         self._hand = 0
-        self._chosen: _Alias | None = None  # proposed last, for ``define``
+        self._proposed_alias: _Alias | None = None  # proposed last, for ``define``
 
     def known(self, topic: str, batch: int, last_sent_batch: int) -> bytes:
         """Return the encoded alias property to send instead of ``topic``; empty if the packet must
@@ -67,10 +67,10 @@ class OutboundAliases:
         alias = self._by_topic.get(topic)
         if alias is None:
             return b""
-        alias.recent = True
+        alias.is_recently_used = True
         if batch > 0:
-            alias.last = batch
-        elif alias.defined > last_sent_batch:
+            alias.last_used_in_batch = batch
+        elif alias.defined_in_batch > last_sent_batch:
             return b""
         return alias.encoded
 
@@ -84,30 +84,30 @@ class OutboundAliases:
             return b""
         count = len(self._aliases)
         if count < self._maximum:
-            self._chosen = _Alias(count + 1)
-            return self._chosen.encoded
+            self._proposed_alias = _Alias(count + 1)
+            return self._proposed_alias.encoded
         alias = self._aliases[self._hand]
         self._hand = (self._hand + 1) % count
-        if alias.recent:
-            alias.recent = False
+        if alias.is_recently_used:
+            alias.is_recently_used = False
             return b""
-        if batch == 0 and alias.last > last_sent_batch:
+        if batch == 0 and alias.last_used_in_batch > last_sent_batch:
             return b""
-        self._chosen = alias
+        self._proposed_alias = alias
         return alias.encoded
 
     def define(self, topic: str, batch: int, last_sent_batch: int) -> None:
         """Assign the alias that ``propose`` returned last to ``topic``: the packet is sent."""
-        alias = self._chosen
+        alias = self._proposed_alias
         assert alias is not None
         if alias.topic:
             del self._by_topic[alias.topic]
         else:
             self._aliases.append(alias)
         alias.topic = topic
-        alias.recent = True
-        alias.defined = batch if batch > 0 else last_sent_batch
-        alias.last = alias.defined
+        alias.is_recently_used = True
+        alias.defined_in_batch = batch if batch > 0 else last_sent_batch
+        alias.last_used_in_batch = alias.defined_in_batch
         self._by_topic[topic] = alias
 
 

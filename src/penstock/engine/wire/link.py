@@ -73,10 +73,8 @@ class Turn:
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
-        self.unfinished: list[Resumable] = []  # users that are resumed in the next turn
-        self.resumed_for_room: list[
-            Resumable
-        ] = []  # users that ``blocked_publishers`` resumed in this turn, because there was room
+        self.unfinished_users: list[Resumable] = []  # users that are resumed in the next turn
+        self.users_resumed_for_room: list[Resumable] = []  # by ``blocked_publishers``, this turn
         self._in_tick: dict[Resumable, None] = {}  # users that are resumed in the next tick
         self._after_seal: list[Resumable] = []  # users that are resumed once the batch is sealed
         self._first_after_seal: list[Resumable] = []  # users that are resumed before these
@@ -86,7 +84,7 @@ class Turn:
         """Have ``user`` resumed in the next turn."""
         if user is not None and not user.waits_for_turn:
             user.waits_for_turn = True
-            self.unfinished.append(user)
+            self.unfinished_users.append(user)
 
     def resume_in_tick(self, user: Resumable) -> None:
         """Have ``user`` resumed in the next tick."""
@@ -119,7 +117,7 @@ class Turn:
         self.deferring = []
         return sealed
 
-    def batch_sealed(self) -> None:
+    def resume_after_seal(self) -> None:
         """Have the users that wait for the seal resumed: the open batch was sealed."""
         if self._after_seal or self._first_after_seal:
             blocked = self._first_after_seal + self._after_seal
@@ -133,8 +131,8 @@ class Turn:
 class Link:
     """The sending half of one connection, as a session sees it.
 
-    ``opened`` becomes true when the CONNACK is sent: until then no packet may overtake the CONNACK
-    [MQTT-3.2.0-1]. ``congested`` is true while the socket's write buffer is full.
+    ``is_open`` becomes true when the CONNACK is sent: until then no packet may overtake the CONNACK
+    [MQTT-3.2.0-1]. ``is_congested`` is true while the socket's write buffer is full.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -145,13 +143,13 @@ class Link:
         self.qos_max = 2  # the highest QoS that the peer accepts
         self.retain_available = True  # the peer accepts the RETAIN flag
         self.problem_information = True  # the peer accepts reason strings
-        self.opened = False
-        self.congested = False
-        self.closed = False
-        self.draining = False  # closed, but the deferred packets are still sent
+        self.is_open = False
+        self.is_congested = False
+        self.is_closed = False
+        self.is_draining = False  # closed, but the deferred packets are still sent
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
-        self.sealed = 0  # batches of deferred bytes so far
-        self.releasing = 0  # sealed batches whose commit is not durable yet
+        self.sealed_batches = 0  # batches of deferred bytes so far
+        self.uncommitted_batches = 0  # sealed batches whose commit is not durable yet
         self.uncommitted_acks = 0  # acknowledgements that wait for a commit
         self.uncommitted_qos0 = 0  # QoS 0 messages that wait for a commit
         self.uncommitted_publishes = 0  # QoS 1 and 2 messages that wait for a commit
@@ -164,29 +162,35 @@ class Link:
         self.rates: ByteRates | None = None  # created when an operator first asks for rates
         self.account: Account | None = None  # of its session; None before CONNACK
         self.record: ClientRecord | None = None  # of its client; None: the client has no record
-        self.ready = PacketBuffer()  # packets that are sent in this turn
-        self.deferred = PacketBuffer()  # packets that wait for the commit of the open batch
-        self.waiting_qos0: PacketBuffer | None = None  # packets behind deferred ones, for the order
+        self.ready_buffer = PacketBuffer()  # packets that are sent in this turn
+        self.deferred_buffer = PacketBuffer()  # packets that wait for the commit of the open batch
+        self.waiting_qos0_buffer: PacketBuffer | None = None  # behind deferred QoS 0 packets
         self.deferred_acks = 0
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
-        self._deferred_sent: Run | None = None  # messages in ``deferred``, for the record
-        self._waiting_sent: Run | None = None  # messages in ``waiting_qos0``
+        self._deferred_sent: Run | None = None  # messages in ``deferred_buffer``, for the record
+        self._waiting_sent: Run | None = None  # messages in ``waiting_qos0_buffer``
         self.user: Resumable | None = None  # the connection; resumed when there is room again
-        self.counters = turn.counters.rest  # replaced once the listener, and the client, are known
-        self._wanted = False  # whether the user is resumed when there is room
+        self.counters = (
+            turn.counters.fallback
+        )  # replaced once the listener, and the client, are known
+        self._resumes_when_room = False  # whether the user is resumed when there is room
         self._turn = turn
         self.work_budget = turn.work_budget  # the work budget of the turn
 
     @property
-    def waits(self) -> bool:
+    def has_waiting_packets(self) -> bool:
         """Return whether a packet waits for a commit, so that a packet sent now would overtake
         it."""
-        return self.releasing > 0 or self.deferred.count > 0 or self._has_waiting_qos0()
+        return (
+            self.uncommitted_batches > 0
+            or self.deferred_buffer.count > 0
+            or self._has_waiting_qos0()
+        )
 
     def has_room(self) -> bool:
         """Return whether a message may be sent now; if not, the caller leaves it in its queue."""
-        return not self.congested and self.pending_bytes < self.pending_bytes_max
+        return not self.is_congested and self.pending_bytes < self.pending_bytes_max
 
     def has_room_for(self, size_bytes: int) -> bool:
         """Return whether a message of ``size_bytes`` may be sent now: ``has_room``, and memory.
@@ -195,7 +199,7 @@ class Link:
         one account, have a limit. Messages of less than ``LARGE_BYTES`` need not be checked: the
         link to a peer that does not read is soon congested.
         """
-        if self.congested or self.pending_bytes >= self.pending_bytes_max:
+        if self.is_congested or self.pending_bytes >= self.pending_bytes_max:
             return False
         if self.pending_bytes + self.buffered_bytes + size_bytes <= FREE_BYTES:
             return True
@@ -227,8 +231,8 @@ class Link:
         may_grow = size_bytes <= FREE_BYTES or self.may_grow(0)
         if may_grow and size_bytes <= self.pending_bytes_max:
             return False
-        if not self.congested:
-            self.socket_full()
+        if not self.is_congested:
+            self.mark_socket_full()
         if not may_grow:
             self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
         return True
@@ -246,7 +250,7 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Send ``frame`` in this turn, or behind the CONNACK if that was not sent yet."""
-        if not self.opened:
+        if not self.is_open:
             self.qos0_after_commit(frame)  # later QoS 0 packets wait behind this one, in order
             return
         self.send_now(frame)
@@ -254,14 +258,14 @@ class Link:
     def send_now(self, frame: bytes) -> None:
         """Send ``frame`` in this turn, even before the CONNACK."""
         self.counters.written.count(frame[0] >> 4)
-        self.ready.add(frame)
-        if self.ready.count == 1:
+        self.ready_buffer.add(frame)
+        if self.ready_buffer.count == 1:
             self._turn.ready.append(self)
         self._count_written(len(frame))
 
     def next_batch(self) -> int:
         """Return the number of the link's batch with which a packet deferred now is sent."""
-        return self.sealed + 1
+        return self.sealed_batches + 1
 
     def batch_of_qos0(self, at_once: bool) -> int:
         """Return the number of the link's batch with which a QoS 0 message will be sent.
@@ -270,10 +274,10 @@ class Link:
         """
         if at_once and self.uncommitted_qos0 > 0:
             return -1
-        return 0 if at_once and self.opened else self.sealed + 1
+        return 0 if at_once and self.is_open else self.sealed_batches + 1
 
     def buffer_for_qos0(self, at_once: bool) -> PacketBuffer:
-        """Return the buffer to write a QoS 0 message to; the caller calls ``wrote_qos0``
+        """Return the buffer to write a QoS 0 message to; the caller calls ``count_qos0_written``
         afterwards.
 
         With ``at_once`` the message is sent in this turn, or right behind the QoS 0 messages that
@@ -281,25 +285,25 @@ class Link:
         """
         if at_once:
             if self.uncommitted_qos0 > 0:
-                if self.waiting_qos0 is None:
-                    self.waiting_qos0 = PacketBuffer()
-                return self.waiting_qos0
-            if self.opened:
-                return self.ready
-        waiting_qos0 = self.waiting_qos0
+                if self.waiting_qos0_buffer is None:
+                    self.waiting_qos0_buffer = PacketBuffer()
+                return self.waiting_qos0_buffer
+            if self.is_open:
+                return self.ready_buffer
+        waiting_qos0 = self.waiting_qos0_buffer
         if waiting_qos0 is not None and waiting_qos0.count > 0:
             # these precede the message, so they wait for the same commit from now on
-            if self.deferred.count == 0:
+            if self.deferred_buffer.count == 0:
                 self._turn.deferring.append(self)
             count = waiting_qos0.count
-            self.deferred.add_all(waiting_qos0)
+            self.deferred_buffer.add_all(waiting_qos0)
             self.deferred_qos0 += count
             self.uncommitted_qos0 += count
             self._deferred_sent = _joined(self._deferred_sent, self._waiting_sent)
             self._waiting_sent = None
-        return self.deferred
+        return self.deferred_buffer
 
-    def wrote_message(self, buffer: PacketBuffer, offset: int) -> None:
+    def record_written(self, buffer: PacketBuffer, offset: int) -> None:
         """Record that the message at this log offset was written to ``buffer``.
 
         The client's record notes it as sent when the buffer is sent.
@@ -307,9 +311,9 @@ class Link:
         record = self.record
         if record is None:
             return
-        if buffer is self.ready:
-            record.sent.note(offset)
-        elif buffer is self.deferred:
+        if buffer is self.ready_buffer:
+            record.sent_runs.note(offset)
+        elif buffer is self.deferred_buffer:
             if self._deferred_sent is None:
                 self._deferred_sent = Run()
             self._deferred_sent.add(offset)
@@ -318,12 +322,12 @@ class Link:
                 self._waiting_sent = Run()
             self._waiting_sent.add(offset)
 
-    def wrote_qos0(self, buffer: PacketBuffer, size_bytes: int) -> None:
+    def count_qos0_written(self, buffer: PacketBuffer, size_bytes: int) -> None:
         """Note that one QoS 0 message was written to ``buffer``."""
-        if buffer is self.ready:
+        if buffer is self.ready_buffer:
             if buffer.count == 1:
                 self._turn.ready.append(self)
-        elif buffer is self.deferred:
+        elif buffer is self.deferred_buffer:
             if buffer.count == 1:
                 self._turn.deferring.append(self)
             self.deferred_qos0 += 1
@@ -332,29 +336,29 @@ class Link:
 
     def send_last(self, frame: bytes) -> None:
         """Send ``frame``, the last packet of the link, in this turn, even before the CONNACK."""
-        self.opened = True
+        self.is_open = True
         self.send_now(frame)
 
     def send_after_commit(self, frame: bytes) -> None:
         """Send ``frame`` after the commit of this turn."""
         self.counters.written.count(frame[0] >> 4)
-        self.deferred.add(frame)
+        self.deferred_buffer.add(frame)
         self.count_deferred(len(frame))
 
     def count_deferred(self, size_bytes: int) -> None:
-        """Note that one more packet, of ``size_bytes``, was written to ``deferred``."""
-        if self.deferred.count == 1:
+        """Note that one more packet, of ``size_bytes``, was written to ``deferred_buffer``."""
+        if self.deferred_buffer.count == 1:
             self._turn.deferring.append(self)
         self._count_written(size_bytes)
 
     def buffer_for_publish(self, at_once: bool) -> PacketBuffer:
-        """Return the buffer to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
-        afterwards."""
-        return self.ready if at_once else self.deferred
+        """Return the buffer to write a QoS 1 or 2 message to; the caller calls
+        ``count_publish_written`` afterwards."""
+        return self.ready_buffer if at_once else self.deferred_buffer
 
-    def wrote_publish(self, buffer: PacketBuffer, size_bytes: int) -> None:
+    def count_publish_written(self, buffer: PacketBuffer, size_bytes: int) -> None:
         """Note that one QoS 1 or 2 message was written to ``buffer``."""
-        if buffer is self.ready:
+        if buffer is self.ready_buffer:
             if buffer.count == 1:
                 self._turn.ready.append(self)
             self._count_written(size_bytes)
@@ -363,7 +367,7 @@ class Link:
             self.uncommitted_publishes += 1
             self.count_deferred(size_bytes)
 
-    def publishes_are_sealed(self) -> bool:
+    def has_only_sealed_publishes(self) -> bool:
         """Return whether QoS 1 or 2 messages wait for a commit, all of them in sealed batches.
 
         The next message would then be the first to wait for the open batch, and later ones would
@@ -375,7 +379,7 @@ class Link:
         """Send an acknowledgement without reason code and properties after the commit of this
         turn."""
         self.counters.written.count(packet_type)
-        self.deferred.add_ack(packet_type, packet_id)
+        self.deferred_buffer.add_ack(packet_type, packet_id)
         self.count_deferred(_PLAIN_BYTES)
 
     def ack_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
@@ -397,15 +401,15 @@ class Link:
         buffer = self.buffer_for_qos0(False)
         self.counters.written.count(frame[0] >> 4)
         buffer.add(frame)
-        self.wrote_qos0(buffer, len(frame))
+        self.count_qos0_written(buffer, len(frame))
 
     def seal(self) -> DeferredPackets:
         """Return the deferred packets, which wait for the batch that is sealed now, and begin to
         collect those of the next batch."""
-        packets = self.deferred.count
+        packets = self.deferred_buffer.count
         release = DeferredPackets(
             self,
-            self.deferred.take_pieces(),
+            self.deferred_buffer.take_pieces(),
             packets,
             self.deferred_acks,
             self.deferred_qos0,
@@ -413,80 +417,84 @@ class Link:
             self._deferred_sent,
         )
         self._deferred_sent = None
-        self.sealed += 1
-        self.releasing += 1
+        self.sealed_batches += 1
+        self.uncommitted_batches += 1
         self.deferred_acks = 0
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
         return release
 
-    def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
+    def subtract_released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
         """Subtract the packets of one batch, which were handed to the socket after their commit."""
-        self.opened = True
-        self.releasing -= 1
+        self.is_open = True
+        self.uncommitted_batches -= 1
         self.uncommitted_acks -= acks
         self.uncommitted_qos0 -= qos0
         self.uncommitted_publishes -= publishes
-        assert min(self.releasing, self.uncommitted_acks, self.uncommitted_qos0) >= 0, (
+        assert min(self.uncommitted_batches, self.uncommitted_acks, self.uncommitted_qos0) >= 0, (
             "more packets were released than deferred"
         )
         assert self.uncommitted_publishes >= 0, "more packets were released than deferred"
-        waiting_qos0 = self.waiting_qos0
+        waiting_qos0 = self.waiting_qos0_buffer
         if waiting_qos0 is not None and waiting_qos0.count > 0 and self.uncommitted_qos0 == 0:
-            if self.ready.count == 0:
+            if self.ready_buffer.count == 0:
                 self._turn.ready.append(self)
-            self.ready.add_all(waiting_qos0)
+            self.ready_buffer.add_all(waiting_qos0)
             self.record_sent(self._waiting_sent)
             self._waiting_sent = None
-            if self.closed:
+            if self.is_closed:
                 self._turn.closing.append(self)
         self._count_handed_over(size_bytes)
 
     def record_sent(self, batch: Run | None) -> None:
         """Record that the messages of ``batch`` are sent now."""
         if batch is not None and self.record is not None:
-            self.record.sent.take(batch)
+            self.record.sent_runs.take(batch)
 
-    def socket_full(self) -> None:
+    def mark_socket_full(self) -> None:
         """Mark the link congested: the socket's buffer is full."""
-        self.congested = True
+        self.is_congested = True
         self.unwritten_bytes = 0
 
-    def socket_has_room(self) -> None:
+    def mark_socket_writable(self) -> None:
         """Clear the congestion: the socket's buffer has room again."""
         self.report_socket_buffer(0)
-        self.congested = False
+        self.is_congested = False
         self.unwritten_bytes = 0
 
     def resume_when_room(self) -> None:
         """Have the user resumed when bytes are handed to the socket next."""
-        self._wanted = True
+        self._resumes_when_room = True
 
-    def shut(self, drain: bool) -> None:
+    def close(self, drain: bool) -> None:
         """Close the link: the shell writes the ready bytes and closes the socket.
 
         With ``drain`` it first waits for the commit of the deferred packets, and sends them.
         """
-        self.closed = True
-        self.draining = drain
+        self.is_closed = True
+        self.is_draining = drain
         self._turn.closing.append(self)
-        if not drain and self.waiting_qos0 is not None and self.waiting_qos0.count > 0:
-            size_bytes = self.waiting_qos0.size_bytes()
-            self.waiting_qos0 = None
+        if (
+            not drain
+            and self.waiting_qos0_buffer is not None
+            and self.waiting_qos0_buffer.count > 0
+        ):
+            size_bytes = self.waiting_qos0_buffer.size_bytes()
+            self.waiting_qos0_buffer = None
             self._count_handed_over(size_bytes)
 
     @property
-    def drained(self) -> bool:
+    def is_drained(self) -> bool:
         """Return whether the socket of a closed link may be closed now."""
-        if not self.draining:
+        if not self.is_draining:
             return True
-        waiting = self.deferred.count + self.ready.count
-        return waiting == 0 and self.releasing == 0 and not self._has_waiting_qos0()
+        waiting = self.deferred_buffer.count + self.ready_buffer.count
+        return waiting == 0 and self.uncommitted_batches == 0 and not self._has_waiting_qos0()
 
     def take_ready(self) -> list[bytes]:
         """Remove and return the bytes to write to the socket now, in pieces."""
-        self.counters.packets_sent += self.ready.count
-        pieces = self.ready.take_pieces()
+        self.counters.packets_sent += self.ready_buffer.count
+        pieces = self.ready_buffer.take_pieces()
         size_bytes = _size_of(pieces)
         self.counters.bytes_sent += size_bytes
         self.bytes_sent += size_bytes
@@ -494,7 +502,7 @@ class Link:
         return pieces
 
     def _has_waiting_qos0(self) -> bool:
-        return self.waiting_qos0 is not None and self.waiting_qos0.count > 0
+        return self.waiting_qos0_buffer is not None and self.waiting_qos0_buffer.count > 0
 
     def _count_written(self, size_bytes: int) -> None:
         self.pending_bytes += size_bytes
@@ -504,10 +512,10 @@ class Link:
         self.pending_bytes -= size_bytes
         self._turn.unsent_bytes -= size_bytes
         assert self.pending_bytes >= 0, "more bytes were handed over than were written"
-        if self.congested:
+        if self.is_congested:
             self.unwritten_bytes += size_bytes
-        if self._wanted:
-            self._wanted = False
+        if self._resumes_when_room:
+            self._resumes_when_room = False
             self._turn.resume_later(self.user)
 
 
@@ -533,17 +541,17 @@ class DeferredPackets:
         self.acks = acks
         self.qos0 = qos0
         self.publishes = publishes
-        self.sent = sent  # the messages among the packets, for the client's record
+        self.sent_run = sent  # the messages among the packets, for the client's record
 
-    def done(self) -> None:
+    def mark_sent(self) -> None:
         """Subtract the packets from their link: they were handed to the socket after the commit."""
         link = self.link
-        if link.draining or not link.closed:
+        if link.is_draining or not link.is_closed:
             link.counters.packets_sent += self.packets
             link.counters.bytes_sent += self.size_bytes
             link.bytes_sent += self.size_bytes
-            link.record_sent(self.sent)
-        link.released(self.size_bytes, self.acks, self.qos0, self.publishes)
+            link.record_sent(self.sent_run)
+        link.subtract_released(self.size_bytes, self.acks, self.qos0, self.publishes)
 
 
 def _joined(run: Run | None, later: Run | None) -> Run | None:

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.mount_point import is_visible, unmounted
+from penstock.engine.mount_point import is_visible, unmount
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.wire.packet_buffer import PacketBuffer
@@ -64,7 +64,7 @@ def add_publish(
     if link.mount_point:
         if not is_visible(message.topic, link.mount_point):
             return 0
-        message = unmounted(message, link.mount_point)
+        message = unmount(message, link.mount_point)
     properties = b""
     size_bytes: i64 = 0
     try:
@@ -126,7 +126,7 @@ def _add_with_alias(
     then no alias is defined.
     """
     topic = message.topic
-    last_sent_batch = link.sealed - link.releasing
+    last_sent_batch = link.sealed_batches - link.uncommitted_batches
     alias = aliases.known(topic, batch, last_sent_batch)
     defines = len(alias) == 0
     if defines:
