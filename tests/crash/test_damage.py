@@ -114,7 +114,7 @@ def test_a_store_with_a_broken_file_is_refused_checked_and_repaired(
     assert "was left as it is; without --dry-run it is repaired" in dry_run.stdout
     repaired = penstock("store", "repair", "--data-dir", data_dir)
     assert repaired.returncode == 0, repaired.stderr
-    assert "nothing of the log is lost" in repaired.stdout
+    assert "the log has lost nothing" in repaired.stdout
     assert "the damaged store is kept as" in repaired.stdout
     assert "is whole" in penstock("store", "check", "--data-dir", data_dir).stdout
 

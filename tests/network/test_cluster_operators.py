@@ -74,7 +74,7 @@ def test_status_says_the_same_on_both_machines(members: Members) -> None:
         assert told.returncode == 0, told.stdout + told.stderr
         assert f"primary  {primary.name}, term " in told.stdout
         assert "nats 2." in told.stdout
-        assert "a majority is there" in told.stdout
+        assert "a majority is available" in told.stdout
     state = json.loads(run(standby, "status", "--json").stdout)
     roles = {one["node"]: one["role"] for one in state["members"]}
     assert roles == {primary.name: "primary", standby.name: "standby"}

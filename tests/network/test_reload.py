@@ -107,7 +107,7 @@ def test_sighup_does_the_same_and_the_log_tells_it(broker: Broker, config: Path)
     broker.process.send_signal(signal.SIGHUP)
     wait_for("the reload", lambda: "SIGHUP: 1 settings changed, 0 wait" in broker.log())
     assert "SIGHUP: limits.receive_maximum: 10 → 30" in broker.log()  # logged before
-    assert reload(broker).stdout == "no setting is another one\n"
+    assert reload(broker).stdout == "no setting has changed\n"
 
 
 def test_the_answer_as_json(broker: Broker, config: Path) -> None:

@@ -31,7 +31,7 @@ from tests.support.fixtures import running_broker
 from tests.support.pipelines import server_of
 from tests.support.raw_client import RawClient
 
-GOES_ON = re.compile(r"the log goes on at offset (\d+), in the new epoch (\S+?):")
+GOES_ON = re.compile(r"the log continues at offset (\d+), in the new epoch (\S+?):")
 
 
 @pytest.fixture

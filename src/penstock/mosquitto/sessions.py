@@ -338,7 +338,7 @@ class _SessionImporter:
         latest = -1
         for number, entry in enumerate(entries, start=1):
             if entry.qos == 0:
-                self._omitted["QoS 0 messages in queues, which Penstock has in memory only"] += 1
+                self._omitted["QoS 0 messages in queues, which Penstock keeps in memory only"] += 1
                 continue
             message = self._messages.get(entry.number)
             if message is None:

@@ -126,7 +126,7 @@ def test_what_did_not_come_over_is_counted_in_the_report(wanted: ImportRequest) 
         "sessions: 2",
         "messages in flight: 2",
         "messages in queues: 1",
-        "QoS 0 messages in queues, which Penstock has in memory only: 1",
+        "QoS 0 messages in queues, which Penstock keeps in memory only: 1",
         "messages in queues, expired: 1",
         "retained messages, expired: 1",
         "sessions, expired: 1",
