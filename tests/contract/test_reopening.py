@@ -57,7 +57,7 @@ def test_the_same_commit_again_whether_it_was_left_behind_or_not(
 class IdleWatermark:
     """Stays where it is."""
 
-    def move(self, end: int, commits: int) -> None:
+    def record_commit(self, end: int, commits: int) -> None:
         """Not moved: the write is not known to have succeeded."""
 
 

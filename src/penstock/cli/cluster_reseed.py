@@ -44,7 +44,7 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     from penstock.config.load import load_settings
     from penstock.store.permissions import make_private
     from penstock.store.replacing import finish_replacement, mark_copy_ready
-    from penstock.stream.seed_client import fetch
+    from penstock.stream.seed_client import fetch_copy
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
     directory = settings.durability.data_dir
@@ -57,7 +57,7 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     address = source or _find_peer(settings)
     print(f"takes a copy of the store of the member at {address}")
     with store_progress() as report:
-        copy = fetch(
+        copy = fetch_copy(
             address,
             seed_credentials(settings),
             directory,

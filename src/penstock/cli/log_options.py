@@ -72,9 +72,9 @@ class LogOptions:
         """
         from penstock.config.load import load_settings
         from penstock.stream.client import StreamClient
-        from penstock.stream.requests import bad_filter
+        from penstock.stream.requests import find_invalid_filter
 
-        invalid = bad_filter(self.topics or ())
+        invalid = find_invalid_filter(self.topics or ())
         if invalid is not None:
             raise ConfigError(f"-t: not a topic filter: {invalid!r}")
         settings = load_settings(self.config, {"durability.data_dir": self.data_dir})

@@ -41,7 +41,7 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties
 from penstock.store.ranges import Ranges, range_in_words
 from penstock.stream.client import StreamClient, StreamOffsets
-from penstock.stream.log_positions import spans_of_last, time_of
+from penstock.stream.log_positions import find_last_spans, receipt_time_of
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 
 ANSWER_S: Final = 5.0
@@ -124,7 +124,7 @@ def select_messages(client: StreamClient, options: LogOptions, clock: Clock) -> 
     spans = spans_to_read(client, log, filters, log.given_up)
     notes = tuple(_notes(client, log, filters, clock))
     if options.last is not None:
-        spans = spans_of_last(client, log, filters, spans, options.last)
+        spans = find_last_spans(client, log, filters, spans, options.last)
     return LogSelection(log, filters, spans, notes)
 
 
@@ -191,7 +191,7 @@ def _time_of_begin(
     """Return the time at which the selection begins, after which a time of day as its end is looked
     for."""
     if isinstance(begin, AtOffset):
-        return time_of(client, log, begin.offset)
+        return receipt_time_of(client, log, begin.offset)
     return to_us(clock.now) if begin == "latest" else since_us
 
 
@@ -202,7 +202,7 @@ def _offset(
     if not isinstance(position, AtOffset):
         return log.earliest if position == "earliest" else log.latest
     if position.offset < log.earliest:
-        begins_us = time_of(client, log, log.earliest)
+        begins_us = receipt_time_of(client, log, log.earliest)
         received = "" if begins_us is None else f", received {local_text(begins_us, clock)}"
         raise OffsetOutOfRange(
             f"{option} {position.offset} is no longer in the log, which begins at offset"
@@ -227,7 +227,7 @@ def _notes(
             yield f"{offsets} are lost: a repair has given them up (docs/store.md)"
     if filters.since_us is None or log.earliest == 0:
         return
-    begins_us = time_of(client, log, log.earliest)
+    begins_us = receipt_time_of(client, log, log.earliest)
     if begins_us is not None and begins_us > filters.since_us:
         yield (
             f"the log begins at offset {log.earliest}, received {local_text(begins_us, clock)}:"

@@ -84,9 +84,9 @@ def sql(
         raise ConfigError('this needs DuckDB: pip install "penstock[sql]"') from error
     from penstock.cli.spark_jobs import exit_on_sigterm, require_spark
     from penstock.stream.client import StreamClient
-    from penstock.stream.requests import bad_filter
+    from penstock.stream.requests import find_invalid_filter
 
-    invalid = bad_filter(topics or ())
+    invalid = find_invalid_filter(topics or ())
     if invalid is not None:
         raise ConfigError(f"-t: not a topic filter: {invalid!r}")
     exit_on_sigterm()  # so that DuckDB's files and unfinished files are removed

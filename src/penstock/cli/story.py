@@ -146,11 +146,11 @@ def _message_story(
     """Return the message, its steps, and the number of receivers that the steps leave out."""
     from penstock.control.explanation import FindReceivers, Receivers
     from penstock.control.story import message_steps
-    from penstock.stream.one_message import events_of, landings_of, log_end, row_at
+    from penstock.stream.one_message import find_row, read_events_of, read_landings_of, read_log_end
 
-    row = row_at(client, offset)
+    row = find_row(client, offset)
     if row is None:
-        end = log_end(client)
+        end = read_log_end(client)
         if offset >= end:
             raise ConfigError(
                 f"offset {offset:,} is not in the log yet, which ends before offset {end:,}"
@@ -160,9 +160,9 @@ def _message_story(
             " belongs to no stream"
         )
     found = ask_broker(config, data_dir, FindReceivers(row.topic, offset), Receivers)
-    events: Sequence[tuple[str, dict[str, Any]]] = events_of(client, offset, SEARCH_S) or ()
+    events: Sequence[tuple[str, dict[str, Any]]] = read_events_of(client, offset, SEARCH_S) or ()
     shown = found.receivers[:limit]
-    tables = landings_of(client, row.topic)
+    tables = read_landings_of(client, row.topic)
     steps = message_steps(row, shown, tables, events, found.committed)
     return row, steps, found.count - len(shown)
 

@@ -197,7 +197,7 @@ def _topic_pairs(
     if obstacle:
         yield "the log", f"cannot be read: {obstacle}"
     elif logged is not None:
-        looked_at = "all of it" if logged.whole_log else f"its last {logged.looked_at:,} messages"
+        looked_at = "all of it" if logged.is_complete else f"its last {logged.searched:,} messages"
         yield "the log", f"{len(logged.messages)} messages shown; looked at {looked_at}"
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from penstock.errors import ConfigError
-from penstock.stream.requests import bad_filter
+from penstock.stream.requests import find_invalid_filter
 
 
 def parse_topics(text: str) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def parse_topics(text: str) -> tuple[str, ...]:
     filters = _parse_json_list(text)
     if filters is None:
         filters = tuple(part for part in (part.strip() for part in text.split(",")) if part)
-    wrong = bad_filter(filters)
+    wrong = find_invalid_filter(filters)
     if wrong is not None:
         raise ConfigError(f"option topics: {wrong!r} is not an MQTT topic filter")
     return filters

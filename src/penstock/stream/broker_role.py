@@ -1,8 +1,8 @@
-"""The role of the broker beside a stream service: is it the primary of its cluster?
+"""Finds out whether the broker of a stream service is the primary of its cluster.
 
-Only a primary changes something for readers: leases, tables, published rows. The service asks its
-broker when that has refused a request, and before it stages rows, which only the primary of this
-data directory could publish.
+Only the primary serves requests that change something: leases, tables, published rows. The service
+asks its broker for the role after the broker has refused a request, and before it stages rows,
+because rows staged at a standby are never published.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.errors import StoreFailed
 from penstock.stream.requests import Refusal, RequestError
 
 ROLE_S_MAX: Final = 5.0
-"""Longest wait for the answer."""
+"""Longest wait for the broker's answer, in seconds."""
 
 
 def read_role(data_dir: Path) -> Role:
     """Return the role of the broker that uses `data_dir`.
 
-    A broker that does not know the request has no cluster and is primary. So is one that does not
-    answer: what is asked of it next will tell that it is away.
+    A broker that does not know the request has no cluster and counts as primary. So does a broker
+    that does not answer: the caller's next request to it reports that.
     """
     try:
         return ask(data_dir, ReadRole(), Role, ROLE_S_MAX)

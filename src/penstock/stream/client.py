@@ -1,24 +1,26 @@
 """A client of the stream service, for Spark's planner and executors, and for any other program.
 
-The service is restarted now and then, with the broker or alone, and its readers should not notice.
-Every call therefore tries again, with growing pauses, until the service has been away for
-`connect_timeout_s`; a range continues after the last row that arrived. This is sound because a
-range of offsets always gives the same rows.
+The service may be restarted, with the broker or alone, and its readers should not notice. Every
+call is therefore retried, with growing pauses, until the service has been unavailable for
+`connect_timeout_s`; a range continues after the last row that arrived. This is correct because a
+range of offsets always has the same rows.
 
     ok ──unavailable──▶ waiting ──answer──▶ ok
                            └──connect_timeout_s over──▶ StreamUnavailable
 
-In a cluster there are several services, each with the same log. What only reads goes on at the
-next (`stream.replicas`), from the first row that has not arrived; what changes something goes to
-the primary, which is found by trying. One that lags says so, and another is asked, or it is waited
-for; and the end of a stream that a client has seen once never goes back.
+In a cluster there are several services, each with the same log. A request that only reads continues
+at the next service (`stream.replicas`), from the first row that has not arrived. A request that
+changes something goes to the primary, which the client finds by trying. If a replica reports that
+its log is behind, the client tries another or waits. The end of a stream, once returned, never
+moves back.
 
-A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send, so
-it would wait for ever. Therefore gRPC pings a service that has been silent for minutes; where there
-is another replica, the reader asks after some seconds (`stream.silence`).
+A machine that vanishes in the middle of a range closes no connection, and a reader has nothing to
+send, so it would wait for ever. Therefore gRPC pings a service that has been silent for minutes; if
+there is another replica, the client tests the service after some seconds (`stream.silence`).
 
-A refusal of the service is never tried again there: it becomes EpochMismatch, OffsetOutOfRange,
-StoreFailed or ConfigError. Nor is a service whose certificate is not trusted.
+A request that the service refuses is not retried there: the refusal becomes EpochMismatch,
+OffsetOutOfRange, StoreFailed or ConfigError. A service whose certificate is not trusted is not
+retried either.
 """
 
 from __future__ import annotations
@@ -41,13 +43,18 @@ from penstock.control.reader_requests import Lease, LeaseGrant, ReaderState
 from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.stream.connections import Connections
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.flight_errors import doubt_about, first_sentence, is_away, read_failure
+from penstock.stream.flight_errors import (
+    first_sentence,
+    is_unavailable,
+    read_failure,
+    unavailable_hint,
+)
 from penstock.stream.replicas import (
     FailureKind,
-    GivenUp,
     ReplicaFailure,
     ReplicaHealth,
     RequestRetry,
+    RetriesExhausted,
     parse_addresses,
 )
 from penstock.stream.requests import PutRequest, RangeRequest, SetRequest
@@ -55,24 +62,25 @@ from penstock.stream.silence import SilenceWatch
 from penstock.telemetry.logs import get_logger
 
 CONNECT_TIMEOUT_S: Final = 60.0
-"""How long the service may be away before a reader gives up, unless told otherwise."""
+"""Default time in seconds for which the service may be unavailable before a call fails."""
 
 CALL_TIMEOUT_S: Final = 10.0
-"""Longest wait for the answer to one small call."""
+"""Longest wait for the answer to an action, in seconds."""
 
 PUT_TIMEOUT_S: Final = 120.0
-"""Longest wait until rows are staged."""
+"""Longest wait until rows are staged, in seconds."""
 
 SILENT_S_MAX: Final = 10.0
-"""After so long without a row a reader asks whether the service is there, if there is another."""
+"""Seconds without a row after which the client tests whether the service still answers, if the log
+has other replicas."""
 
 COMPARE_S: Final = 5.0
-"""After so long a client that sees no new messages asks the other replicas, too: the one that
-it reads may be cut off from the log."""
+"""Seconds without a new message after which the client asks the other replicas, too: the replica
+that it reads may be cut off from the log."""
 
 logger = get_logger(__name__)
 
-_HEALTH: Final = ReplicaHealth()  # of the process: each task of Spark makes a client of its own
+_HEALTH: Final = ReplicaHealth()  # shared: each task of Spark creates a client of its own
 
 Answer = TypeVar("Answer")
 
@@ -80,13 +88,13 @@ _ERRORS: Final = (
     flight.FlightError,
     pa.ArrowException,
     OSError,
-    EpochMismatch,  # these two: found by the client, of one replica
+    EpochMismatch,  # these two are raised by ``_check_floor`` about one replica
     OffsetOutOfRange,
 )
 
 
 class StreamUnavailable(PenstockError):
-    """Raised when the stream service did not answer for as long as the reader would wait."""
+    """Raised when no stream service answered within the caller's time limit."""
 
 
 class NotPrimary(StreamUnavailable):
@@ -95,8 +103,7 @@ class NotPrimary(StreamUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """The span of a stream: offsets from `earliest` up to, not including, `latest`, in one
-    `epoch`."""
+    """The offsets of a stream: from `earliest` up to, not including, `latest`, in one `epoch`."""
 
     stream: str
     epoch: str
@@ -110,13 +117,14 @@ class StreamClient:
     """Connections to the stream services of one log.
 
     Args:
-        server: the address of the service, HOST:PORT; `grpc://` in front is allowed. In a cluster
-            those of all machines, separated by commas.
-        connect_timeout_s: how long they may be away before a call gives up; 0 tries each once.
-        credentials: token, TLS and certificates, the same for all.
+        server: the address of the service, HOST:PORT; a prefix `grpc://` is allowed. In a cluster
+            the addresses of all machines, separated by commas.
+        connect_timeout_s: seconds for which all services may be unavailable before a call fails; 0
+            tries each address once.
+        credentials: token, TLS settings and certificates, the same for all services.
 
     Raises:
-        ConfigError: an address is given twice, or there are too many.
+        ConfigError: an address is missing or named twice, or there are too many.
     """
 
     def __init__(
@@ -129,8 +137,8 @@ class StreamClient:
         self._connect_timeout_s = connect_timeout_s
         self._credentials = credentials
         self._connections = Connections(self._addresses, credentials)
-        self._seen: dict[str, StreamOffsets] = {}  # by stream, where there are several replicas
-        self._foreign: set[str] = set()  # addresses that were warned of
+        self._last_offsets: dict[str, StreamOffsets] = {}  # by stream; only with several replicas
+        self._warned_addresses: set[str] = set()  # addresses with another log
         self._compared_at_s = time.monotonic()
         self._reader: flight.FlightStreamReader | None = None
         self._is_cancelled = False
@@ -152,13 +160,13 @@ class StreamClient:
 
     @property
     def addresses(self) -> str:
-        """The addresses, separated by commas: first the one that answered a read last."""
+        """The addresses, separated by commas, in the order in which a read would try them."""
         return ",".join(_HEALTH.order(self._addresses, time.monotonic(), changes=False))
 
     def cancel(self) -> None:
-        """End the read that another thread is in; it and all later calls raise StreamUnavailable.
+        """Cancel the read in another thread; it and all later calls raise StreamUnavailable.
 
-        For a program that is told to stop while it waits for rows.
+        For a program that must stop while it waits for rows.
         """
         self._is_cancelled = True
         reader = self._reader
@@ -166,8 +174,8 @@ class StreamClient:
             reader.cancel()
 
     def streams(self) -> dict[str, list[str]]:
-        """Return the topic filters of each stream offered, by its name."""
-        found = self._ask("streams", {})
+        """Return the streams of the service: their topic filters, by name."""
+        found = self._call_any("streams", {})
         return {entry["name"]: entry["topic_filters"] for entry in found}
 
     def offsets(
@@ -176,20 +184,26 @@ class StreamClient:
         connect_timeout_s: float | None = None,
         at_least: tuple[str, int] | None = None,
     ) -> StreamOffsets:
-        """Return the offsets that `stream` spans now.
+        """Return the present offsets of `stream`.
 
-        Of several replicas one is asked that is of the epoch seen before, and `latest` is never
-        less than before: a replica that lags has it soon.
+        With several replicas, a replica of the epoch returned before is preferred, and `latest` is
+        never lower than before: a replica that is behind catches up soon.
 
         Args:
-            stream: its name.
-            connect_timeout_s: instead of the client's own.
-            at_least: an epoch and an offset of it that the log is known to have: a replica that
-                has not is passed over or waited for. If none has, what they have is returned.
+            stream: name of the stream.
+            connect_timeout_s: replaces the client's own limit for this call.
+            at_least: an epoch and an offset that the log is known to have reached. Replicas that
+                have not reached it are skipped, or waited for within the time limit. If no replica
+                reaches it in time, the offsets of the best one are returned.
+
+        Raises:
+            StreamUnavailable: no service answered in time.
+            ConfigError: there is no such stream, or the service refuses the caller.
+            StoreFailed: the service cannot read its log.
         """
         if len(self._addresses) == 1:
             return self._retry(lambda one: self._offsets_at(one, stream), connect_timeout_s)
-        seen = self._seen.get(stream)
+        seen = self._last_offsets.get(stream)
         floor = at_least
         if floor is None and seen is not None:
             floor = seen.epoch, 0
@@ -203,26 +217,27 @@ class StreamClient:
 
         try:
             answer = self._retry(ask, connect_timeout_s)
-        except (EpochMismatch, OffsetOutOfRange):  # all answered, and none is good enough
-            wanted_epoch = None if floor is None else floor[0]
-            answer = max(found, key=lambda one: (one.epoch == wanted_epoch, one.latest))
+        except (EpochMismatch, OffsetOutOfRange):  # all answered, and none has reached the floor
+            epoch = None if floor is None else floor[0]
+            answer = max(found, key=lambda one: (one.epoch == epoch, one.latest))
         if seen is not None and answer.epoch == seen.epoch and answer.latest <= seen.latest:
             newest = self._newest_elsewhere(stream, answer)
             answer = newest if newest.latest > seen.latest else replace(answer, latest=seen.latest)
-        self._seen[stream] = answer
+        self._last_offsets[stream] = answer
         return answer
 
     def offset_at(self, stream: str, epoch: str, received_at_us: int, end: int = 0) -> int | None:
-        """Return the first offset received at or after a time; None where there is none.
+        """Return the first offset received at or after a time; None if there is none.
 
         Args:
-            stream: its name.
-            epoch: the incarnation of the log that is meant.
+            stream: name of the stream.
+            epoch: epoch of the log.
             received_at_us: the time, µs since the Unix epoch.
-            end: the end of the stream as far as it is known: all before it is looked at.
+            end: an offset up to which the stream is known to reach; a replica that has not come so
+                far is not asked.
         """
         body = {"stream": stream, "epoch": epoch, "received_at": received_at_us, "end": end}
-        offset: int | None = self._ask("offset_at", body)["offset"]
+        offset: int | None = self._call_any("offset_at", body)["offset"]
         return offset
 
     def received_between(
@@ -231,11 +246,11 @@ class StreamClient:
         """Return the ranges of offsets that may have rows received in a span of time.
 
         Args:
-            stream: its name.
-            epoch: the incarnation of the log that is meant.
-            span: the range of offsets to look in, end excluded.
-            since_us: µs since the Unix epoch.
-            until_us: the same, excluded.
+            stream: name of the stream.
+            epoch: epoch of the log.
+            span: the range of offsets to search, end excluded.
+            since_us: begin of the span of time, µs since the Unix epoch.
+            until_us: end of the span of time, excluded, µs since the Unix epoch.
         """
         start, end = span
         body = {
@@ -247,48 +262,50 @@ class StreamClient:
             "until": until_us,
         }
         while True:  # the service answers early if it takes long
-            found = self._ask("received_between", body)["ranges"]
+            found = self._call_any("received_between", body)["ranges"]
             if found is not None:
                 return [(begin, end) for begin, end in found]
 
     def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> LeaseGrant:
-        """Register a reader, so that the log keeps the messages ahead of it; or renew its lease.
+        """Register a reader or renew its lease, so that retention keeps the messages ahead of it.
 
         Args:
-            lease: the reader, and the offset from which the log is to be kept.
-            connect_timeout_s: instead of the client's own; the broker may be away as well.
+            lease: the reader, and the first offset that retention must keep.
+            connect_timeout_s: replaces the client's own limit for this call, which also covers
+                times in which the broker is unavailable.
         """
         fields = msgspec.to_builtins(lease)
         del fields["do"]
-        found = self._change("lease", fields, connect_timeout_s)
+        found = self._call_primary("lease", fields, connect_timeout_s)
         return msgspec.convert(found, LeaseGrant)
 
     def release(self, group: str) -> bool:
-        """Forget a reader; return whether it was known."""
-        return bool(self._change("release", {"group": group}))
+        """Remove the registration of the reader ``group``; return whether there was one."""
+        return bool(self._call_primary("release", {"group": group}))
 
     def readers(self) -> list[ReaderState]:
-        """Return every registered reader, and how far it is behind."""
-        return msgspec.convert(self._change("readers", {}), list[ReaderState])
+        """Return all registered readers, with their lag."""
+        return msgspec.convert(self._call_primary("readers", {}), list[ReaderState])
 
     def report_progress(self, report: ReportProgress) -> int:
-        """Report the messages that a table has; return the offset below which their receipts are
-        published.
+        """Report which messages a table has stored; return the offset below which their receipts
+        are published.
 
-        It may be below the report's ``end``, because one call ends after a while: call again.
+        The returned offset may be below the report's ``end``, because the time of one call is
+        limited; the caller then calls again.
         """
         fields = msgspec.to_builtins(report)
         del fields["do"]
-        found = self._change("landed", fields)
+        found = self._call_primary("landed", fields)
         return msgspec.convert(found, ReceiptPosition).offset
 
     def tables(self) -> list[TableState]:
         """Return the tables whose jobs report their progress."""
-        return msgspec.convert(self._change("tables", {}), list[TableState])
+        return msgspec.convert(self._call_primary("tables", {}), list[TableState])
 
     def forget(self, table: str) -> bool:
-        """Forget a table; return whether it was known."""
-        return bool(self._change("forget", {"table": table}))
+        """Remove the state of a table; return whether there was any."""
+        return bool(self._call_primary("forget", {"table": table}))
 
     def read(
         self,
@@ -305,21 +322,28 @@ class StreamClient:
         """Yield the rows of `stream` from offset `start` up to, not including, `end`, in order.
 
         Args:
-            stream: its name.
-            epoch: the incarnation of the log that the offsets belong to.
+            stream: name of the stream.
+            epoch: epoch of the log that the offsets belong to.
             start: first offset.
             end: offset after the last.
-            topic_filters: only rows that match one of these; none: all rows of the stream.
-            columns: only these columns, in this order; None: all of `STREAM_SCHEMA`.
+            topic_filters: only rows that match one of these; empty for all rows of the stream.
+            columns: only these columns, in this order; None for all of `STREAM_SCHEMA`.
             since_us: only rows received at this time or later, µs since the Unix epoch.
-            until_us: only rows received before this time.
+            until_us: only rows received before this time, µs since the Unix epoch.
+
+        Raises:
+            StreamUnavailable: no service answered in time.
+            EpochMismatch: the log is of another epoch.
+            OffsetOutOfRange: rows of the range were removed, lost, or are not there yet.
+            ConfigError: the request is wrong, or the service refuses the caller.
+            StoreFailed: the service cannot read its log.
         """
-        wanted = None if columns is None else tuple(columns)
-        hidden = wanted is not None and "offset" not in wanted
-        if hidden and wanted is not None:
-            wanted = (*wanted, "offset")  # needed to resume after the connection was lost
+        requested = None if columns is None else tuple(columns)
+        adds_offset = requested is not None and "offset" not in requested
+        if adds_offset and requested is not None:
+            requested = (*requested, "offset")  # needed to resume after the connection was lost
         request = RangeRequest(
-            stream, epoch, start, end, tuple(topic_filters), wanted, since_us, until_us
+            stream, epoch, start, end, tuple(topic_filters), requested, since_us, until_us
         )
         retry = self._new_retry(self._connect_timeout_s)
         while True:
@@ -329,46 +353,49 @@ class StreamClient:
                         continue
                     offsets = batch.column(batch.schema.get_field_index("offset"))
                     request = replace(request, start=offsets[-1].as_py() + 1)
-                    retry.worked(time.monotonic())
-                    yield batch.select(list(columns)) if hidden and columns is not None else batch
+                    retry.record_success(time.monotonic())
+                    if adds_offset and columns is not None:
+                        batch = batch.select(list(columns))
+                    yield batch
             except _ERRORS as error:
                 self._wait_or_give_up(error, retry, self._connect_timeout_s)
             else:
-                retry.worked(time.monotonic())
+                retry.record_success(time.monotonic())
                 return
 
     def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
-        """Stage rows that are to be published; return name, rows and bytes of their file.
+        """Stage rows that are to be published; return name, rows and bytes of the staged file.
 
-        When it is not known whether they were staged, they are staged once more under another name:
-        a file that no batch names means nothing.
+        If the outcome of an attempt is unknown, the rows are staged again under another name; a
+        file that no batch names is never published.
 
         Args:
-            request: the batch, and the part of it, to which the rows belong.
-            rows: rows of `PUBLISH_SCHEMA`, as many as fit into memory here and there.
+            request: the batch and partition to which the rows belong.
+            rows: rows of `PUBLISH_SCHEMA`; client and service each hold all of them in memory.
         """
         return self._retry(lambda one: self._put(one, request, rows), changes=True)
 
     def publish(self, request: SetRequest) -> int:
         """Publish a batch of staged rows; on return they are published and on disk.
 
-        It may be called again with the same batch, which is published once.
+        Calling this again with the same batch does not publish it twice.
 
         Returns:
-            0; or the number of a later batch that the sink has already published or is publishing:
-            then nothing was done, and the rows of this batch were published earlier or never.
+            0 after the batch was published. Otherwise the number of a later batch that the sink has
+            published or is publishing: then this call did nothing, and the rows of the requested
+            batch were published earlier or never will be.
         """
         while True:  # the service answers early if it takes long
-            published = self._change("publish", asdict(request))
+            published = self._call_primary("publish", asdict(request))
             if published["is_done"]:
                 return int(published.get("later", 0))
 
     def abandon(self, request: SetRequest) -> None:
-        """Give up the staged rows of a batch, unless it is being published already; tried once."""
-        self._change("abandon", asdict(request), 0.0)
+        """Remove the staged rows of a batch, unless it is decided; each address is tried once."""
+        self._call_primary("abandon", asdict(request), 0.0)
 
     def _put(self, address: str, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
-        connection = self._connections.to(address)
+        connection = self._connections.get(address)
         writer, reader = connection.flight.do_put(
             flight.FlightDescriptor.for_command(request.to_json()),
             rows.schema,
@@ -382,7 +409,7 @@ class StreamClient:
         return name, count, size_bytes
 
     def _fetch(self, address: str, request: RangeRequest) -> Iterator[pa.RecordBatch]:
-        connection = self._connections.to(address)
+        connection = self._connections.get(address)
         reader = connection.flight.do_get(flight.Ticket(request.to_json()), connection.options())
         self._reader = reader
         parts = (part.data for part in reader)
@@ -390,20 +417,20 @@ class StreamClient:
             if len(self._addresses) == 1:
                 yield from parts
                 return
-            watch = SilenceWatch(SILENT_S_MAX, partial(self._answers, address), reader.cancel)
-            with watch.watching():
-                yield from watch.watched(parts)
+            watch = SilenceWatch(SILENT_S_MAX, partial(self._is_answering, address), reader.cancel)
+            with watch.watch():
+                yield from watch.iterate(parts)
         finally:
             self._reader = None
 
-    def _answers(self, address: str) -> bool:
-        """Return whether a service answers anything; in another thread, on a new connection."""
+    def _is_answering(self, address: str) -> bool:
+        """Return whether a service answers a call on a new connection; called in another thread."""
         connections = Connections(self._addresses, self._credentials)
         try:
-            connection = connections.to(address)
+            connection = connections.get(address)
             list(connection.flight.list_actions(connection.options(CALL_TIMEOUT_S)))
         except (*_ERRORS, PenstockError) as error:
-            return not is_away(error)
+            return not is_unavailable(error)
         finally:
             connections.close_all()
         return True
@@ -416,47 +443,51 @@ class StreamClient:
         )
 
     def _newest_elsewhere(self, stream: str, answer: StreamOffsets) -> StreamOffsets:
-        """Return the replica's answer, or a newer one of another; they are asked now and then."""
+        """Return ``answer``, or the offsets of a replica of the same log that has come further.
+
+        The other replicas are asked at most every ``COMPARE_S`` seconds.
+        """
         now_s = time.monotonic()
         if now_s - self._compared_at_s < COMPARE_S:
             return answer
         self._compared_at_s = now_s
         _asked, *others = _HEALTH.order(self._addresses, now_s, changes=False)
         for address in others:
-            if _HEALTH.is_put_off(address, now_s):
+            if _HEALTH.is_backing_off(address, now_s):
                 continue
             try:
                 found = self._offsets_at(address, stream)
             except _ERRORS:
-                _HEALTH.failed(address, time.monotonic())
+                _HEALTH.record_failure(address, time.monotonic())
                 self._connections.close(address)
                 continue
             if found.epoch != answer.epoch:
-                self._warn_of_foreign(address, f"its log is of epoch {found.epoch}")
+                self._warn_of_other_log(address, f"its log is of epoch {found.epoch}")
             elif found.latest > answer.latest:
                 answer = found
         return answer
 
-    def _warn_of_foreign(self, address: str, why: str) -> None:
-        """Log once that an address has another log: the user may have named a wrong one."""
-        if address not in self._foreign and len(self._addresses) > 1:
-            self._foreign.add(address)
+    def _warn_of_other_log(self, address: str, why: str) -> None:
+        """Log a warning, once for each address, that a service has another log: the address may be
+        a mistake of the user."""
+        if address not in self._warned_addresses and len(self._addresses) > 1:
+            self._warned_addresses.add(address)
             logger.warning("%s is not read, for it is no replica of the log: %s", address, why)
 
-    def _ask(self, action: str, body: Mapping[str, object]) -> Any:
-        """Ask any replica."""
+    def _call_any(self, action: str, body: Mapping[str, object]) -> Any:
+        """Call an action at any replica; return its decoded answer."""
         return self._retry(lambda one: self._call(one, action, body))
 
-    def _change(
+    def _call_primary(
         self, action: str, body: Mapping[str, object], connect_timeout_s: float | None = None
     ) -> Any:
-        """Ask the primary."""
+        """Call an action at the primary; return its decoded answer."""
         return self._retry(
             lambda one: self._call(one, action, body), connect_timeout_s, changes=True
         )
 
     def _call(self, address: str, action: str, body: Mapping[str, object]) -> Any:
-        connection = self._connections.to(address)
+        connection = self._connections.get(address)
         answers = connection.flight.do_action(
             flight.Action(action, json.dumps(body).encode()),
             connection.options(CALL_TIMEOUT_S),
@@ -478,43 +509,49 @@ class StreamClient:
             except _ERRORS as error:
                 self._wait_or_give_up(error, retry, patience_s)
             else:
-                retry.worked(time.monotonic())
+                retry.record_success(time.monotonic())
                 return answer
 
     def _new_retry(self, patience_s: float, *, changes: bool = False) -> RequestRetry:
         return RequestRetry(self._addresses, _HEALTH, patience_s, time.monotonic(), changes=changes)
 
     def _wait_or_give_up(self, error: Exception, retry: RequestRetry, patience_s: float) -> None:
-        """Pause before the next attempt, or raise the error of the replicas."""
+        """Wait before the next attempt; or raise the error that explains why no replica can answer.
+
+        Args:
+            error: the error of the last attempt.
+            retry: the request with its attempts.
+            patience_s: the time limit of the request, for messages.
+        """
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
         failure = read_failure(error, retry.address, self._credentials)
-        if failure.kind is FailureKind.FOREIGN:
-            self._warn_of_foreign(failure.address, first_sentence(failure.error))
-        if failure.kind is FailureKind.AWAY:
+        if failure.kind is FailureKind.OTHER_EPOCH:
+            self._warn_of_other_log(failure.address, first_sentence(failure.error))
+        if failure.kind is FailureKind.UNAVAILABLE:
             self._connections.close(retry.address)
         jitter = random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
         try:
-            pause_s = retry.failed(failure.kind, failure.error, time.monotonic(), jitter)
-        except GivenUp as given_up:
-            worst = given_up.worst
-            if worst.kind not in (FailureKind.AWAY, FailureKind.STANDBY):
+            pause_s = retry.record_failure(failure.kind, failure.error, time.monotonic(), jitter)
+        except RetriesExhausted as exhausted:
+            worst = exhausted.worst
+            if worst.kind not in (FailureKind.UNAVAILABLE, FailureKind.STANDBY):
                 raise worst.error from worst.error.__cause__
-            raise self._unavailable(given_up, patience_s) from worst.error
+            raise self._unavailable(exhausted, patience_s) from worst.error
         time.sleep(pause_s)
 
-    def _unavailable(self, given_up: GivenUp, patience_s: float) -> StreamUnavailable:
-        worst = given_up.worst
+    def _unavailable(self, exhausted: RetriesExhausted, patience_s: float) -> StreamUnavailable:
+        worst = exhausted.worst
         waited = f" Waited {patience_s:g} s:" if patience_s else ""
         if worst.kind is FailureKind.STANDBY:
             return NotPrimary(
                 f"no primary answers at {self._all_addresses}; are all machines of the cluster"
-                f" named?{waited} {_of_each(given_up.failures)}"
+                f" named?{waited} {_describe_failures(exhausted.failures)}"
             )
-        doubt = doubt_about(worst.error, self._credentials)
+        hint = unavailable_hint(worst.error, self._credentials)
         return StreamUnavailable(
-            f"no stream service answers at {self._all_addresses}; {doubt}{waited}"
-            f" {_of_each(given_up.failures)}"
+            f"no stream service answers at {self._all_addresses}; {hint}{waited}"
+            f" {_describe_failures(exhausted.failures)}"
         )
 
     @property
@@ -524,7 +561,7 @@ class StreamClient:
 
 
 def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
-    """Raise if a replica has another log, or not yet as much of it as is wanted."""
+    """Raise if a replica's log is of another epoch than ``floor``, or ends before its offset."""
     if floor is None:
         return
     epoch, offset = floor
@@ -534,8 +571,9 @@ def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
         raise OffsetOutOfRange(f"its log ends at {found.latest}, before offset {offset}")
 
 
-def _of_each(failures: Sequence[ReplicaFailure]) -> str:
-    """Return the errors in one sentence, each with its address if there are several."""
+def _describe_failures(failures: Sequence[ReplicaFailure]) -> str:
+    """Return the errors of all failures in one sentence, with their addresses if there are
+    several."""
     if len(failures) == 1:
         return first_sentence(failures[0].error)
     return "; ".join(f"{one.address}: {first_sentence(one.error)}" for one in failures)

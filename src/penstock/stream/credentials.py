@@ -1,6 +1,7 @@
-"""Credentials of a reader of the stream service, and how it verifies the service.
+"""The credentials of a client of the stream service, and the settings by which it verifies the
+service.
 
-Files are read when a connection is made, on the machine that makes it. So a token replaced in its
+Files are read when a connection is opened, on the machine that opens it. So a token replaced in its
 file is used from the next connection on.
 """
 
@@ -14,18 +15,19 @@ from penstock.auth.tokens import read_tokens
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The token, TLS settings and certificates with which a stream service is reached.
+    """The token, TLS settings and certificates for connections to a stream service.
 
     Attributes:
-        tls: whether the service speaks TLS.
-        ca_file: PEM file of the authorities that may have signed its certificate; empty: those
-            that the system trusts.
-        token: sent with every call; empty for none.
-        token_file: a file that has the token, instead of `token`.
-        certificate_file: PEM file of the certificate to show; empty for none.
+        tls: whether the service uses TLS.
+        ca_file: PEM file of the authorities that are trusted to sign the service's certificate;
+            empty for the authorities that the system trusts.
+        token: the token sent with every call; empty for none.
+        token_file: file with the token, used instead of `token`; empty for none.
+        certificate_file: PEM file of the client certificate; empty for none.
         key_file: PEM file of its private key.
-        verifies_service: whether its certificate is verified: not for a program on the broker's own
-            machine, which knows the port as the broker's, and need not know who signed for it.
+        verifies_service: whether the service's certificate is verified. False for a program on the
+            broker's own machine: it knows that the port is the broker's, and may not know the
+            authority.
     """
 
     tls: bool = False
@@ -46,17 +48,17 @@ class Credentials:
         return [(b"authorization", b"Bearer " + token.encode())] if token else []
 
     def root_certificates(self) -> bytes | None:
-        """Return the trusted authorities, PEM; None for the system's own.
+        """Return the trusted authorities, PEM; None for those that the system trusts.
 
         Raises:
             ConfigError: the file cannot be used.
         """
-        from penstock.transport.tls import read_authorities  # not for each process of Spark
+        from penstock.transport.tls import read_authorities  # slow: Spark starts many processes
 
         return read_authorities(Path(self.ca_file)) if self.ca_file else None
 
     def pair(self) -> tuple[bytes, bytes] | tuple[None, None]:
-        """Return the reader's own certificate and its key, PEM; None for each if it shows none.
+        """Return the client certificate and its private key, PEM; (None, None) if there is none.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -69,4 +71,4 @@ class Credentials:
 
 
 PLAIN = Credentials()
-"""Neither token nor TLS."""
+"""Credentials without token and TLS."""

@@ -1,11 +1,11 @@
-"""The events of a broker, read from its stream ``events`` without Spark.
+"""Reads the events of a broker from its stream ``events``, without Spark.
 
-Each row of the stream holds some events of one kind (``engine.routing.event_log``). Rows are chosen
-by the service, by kind and time; clients and offsets by the reader.
+Each row of the stream has some events of one kind (``engine.routing.event_log``). The service
+filters rows by kind and time; this module filters events by client and position.
 
-``read_events`` goes forward over all of them; ``newest_events`` goes back, and stops when it has
-enough. It reads pieces of the log from their beginnings, the last piece first, and keeps of each no
-more events than are asked for::
+``read_events`` reads forward over all events. ``newest_events`` reads backward until it has enough:
+it reads pieces of the log, the last piece first, each from its begin, and keeps no more events of a
+piece than the caller wants::
 
       ◀──────────── pieces, larger while they have few rows ───────────┤ cursor
       │ . . e . . . . │ e . . e . . . . . . e │ . e . │ e . │ e │
@@ -34,12 +34,12 @@ _COLUMNS: Final = ("topic", "payload", "offset")
 PIECE_OFFSETS_MIN: Final = 256
 PIECE_OFFSETS_MAX: Final = 262_144
 ROWS_ENOUGH: Final = 512
-"""A piece of the log that has more rows is followed by a smaller one."""
+"""After a piece of the log with more rows than this the next piece is smaller."""
 
 Position = tuple[int, int]
 """The offset of a row, and the number of an event in it."""
 
-_WRITTEN_WITHIN_US: Final = 60_000_000  # events that happened are written with the next tick
+_WRITTEN_WITHIN_US: Final = 60_000_000  # an event is in the log this long after it, at the latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class EventRow:
     """One event.
 
     Attributes:
-        kind: its kind, as in docs/audit.md.
-        at_us: when it happened, µs since the Unix epoch.
-        client: the client that it concerns; empty: none.
-        fields: all its fields, as they are in the stream.
+        kind: the kind of event, as in docs/audit.md.
+        at_us: time of the event, µs since the Unix epoch.
+        client: identifier of the client that the event is about; empty for none.
+        fields: all fields of the event, as they are in the stream.
     """
 
     kind: str
@@ -60,8 +60,11 @@ class EventRow:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The event as one object: its kind, and its fields. The ``kind`` of what is banned is
-        ``ban_kind``, so that nothing hides what the event is."""
+        """The event as one object with its kind and its fields.
+
+        A field ``kind`` (of an event about a ban) is renamed to ``ban_kind``, so that it does not
+        replace the kind of the event.
+        """
         fields = dict(self.fields)
         if "kind" in fields:
             fields["ban_kind"] = fields.pop("kind")
@@ -71,15 +74,15 @@ class EventRow:
 def read_events(
     client: StreamClient, kinds: Sequence[str], since_us: int, until_us: int
 ) -> Iterator[EventRow]:
-    """Yield the events that happened from ``since_us`` on, and before ``until_us``.
+    """Yield the events that happened at ``since_us`` or later and before ``until_us``.
 
-    In the order in which they were written: events of one tick are in the order of their kinds.
+    They are in the order of the log; events of one tick are ordered by kind.
 
     Args:
-        client: the stream service.
-        kinds: only these; none: all.
-        since_us: µs since the Unix epoch.
-        until_us: the same.
+        client: a client of the stream service.
+        kinds: only events of these kinds; empty for all.
+        since_us: begin of the time span, µs since the Unix epoch.
+        until_us: end of the time span, excluded, µs since the Unix epoch.
 
     Raises:
         ConfigError: the broker writes no events.
@@ -95,7 +98,7 @@ def read_events(
 
 
 def _events_in(batch: pa.RecordBatch, since_us: int, until_us: int) -> Iterator[EventRow]:
-    for _, event in _placed_events(batch, since_us, until_us):
+    for _, event in _events_with_positions(batch, since_us, until_us):
         yield event
 
 
@@ -108,21 +111,22 @@ def newest_events(
     limit: int,
     patience_s: float,
 ) -> tuple[list[EventRow], Position | None]:
-    """Return the last events, the newest first, and where to go on; None where there are no more.
+    """Return the newest events, newest first, and the position before which to continue.
 
-    There may be fewer than ``limit``, and still more to come.
+    The position is None if there are no more events. With a position, fewer than ``limit`` events
+    may be returned, because the time of one call is limited.
 
     Args:
-        client: the stream service.
-        kinds: only these; none: all.
-        who: pattern of the client identifier; None: any, and events of no client.
-        within_us: when they happened, µs since the Unix epoch, the end excluded.
-        before: only events in front of this place in the log; None: all.
-        limit: how many, at most.
-        patience_s: how long it may take, and one more piece of the log, seconds.
+        client: a client of the stream service.
+        kinds: only events of these kinds; empty for all.
+        who: pattern of the client identifier; None for all events, with or without a client.
+        within_us: begin and end (excluded) of the time span, µs since the Unix epoch.
+        before: only events before this position in the log; None for all.
+        limit: greatest number of events to return.
+        patience_s: seconds after which no further piece of the log is read.
 
     Raises:
-        ValueError: there is no such kind, or the pattern cannot be used.
+        ValueError: ``kinds`` has an unknown kind, or the pattern is malformed.
         ConfigError: the broker writes no events.
     """
     pattern = None if who is None else NamePattern(who)
@@ -130,7 +134,7 @@ def newest_events(
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no kind of event: they are {', '.join(KINDS)}")
     _refuse_without_events(client)
-    ends_s = time.monotonic() + patience_s
+    deadline_s = time.monotonic() + patience_s
     span = client.offsets(STREAM_NAME)
     last = span.latest if before is None else min(span.latest, before[0] + 1)
     since_us, until_us = within_us
@@ -144,22 +148,22 @@ def newest_events(
         if begin > start:
             ranges.append((start, begin))
         rows = 0
-        kept: deque[tuple[Position, EventRow]] = deque(maxlen=limit - len(found))
+        newest: deque[tuple[Position, EventRow]] = deque(maxlen=limit - len(found))
         for batch in client.read(
             STREAM_NAME, span.epoch, begin, end, topic_filters=filters, columns=_COLUMNS
         ):
             rows += batch.num_rows
-            for position, event in _placed_events(batch, since_us, until_us):
+            for position, event in _events_with_positions(batch, since_us, until_us):
                 if before is not None and position >= before:
                     break
                 if pattern is None or pattern.matches(event.client):
-                    kept.append((position, event))
-        found += [event for _, event in reversed(kept)]
+                    newest.append((position, event))
+        found += [event for _, event in reversed(newest)]
         if len(found) >= limit:
-            return found, kept[0][0]
+            return found, newest[0][0]
         size = size // 2 if rows > ROWS_ENOUGH else size * 2
         size = min(max(size, PIECE_OFFSETS_MIN), PIECE_OFFSETS_MAX)
-        if time.monotonic() > ends_s and ranges:
+        if time.monotonic() > deadline_s and ranges:
             return found, (begin, 0)
     return found, None
 
@@ -167,8 +171,8 @@ def newest_events(
 def _ranges(
     client: StreamClient, span: StreamOffsets, last: int, since_us: int, until_us: int
 ) -> Ranges:
-    """Return the parts of the log before the offset ``last`` that may have events of this time, and
-    nothing that is lost."""
+    """Return the ranges of offsets before ``last`` that may have events of a time span, without
+    lost offsets."""
     if last <= span.earliest:
         return []
     within = (span.earliest, last)
@@ -184,7 +188,7 @@ def _refuse_without_events(client: StreamClient) -> None:
         )
 
 
-def _placed_events(
+def _events_with_positions(
     batch: pa.RecordBatch, since_us: int, until_us: int
 ) -> Iterator[tuple[Position, EventRow]]:
     for row in batch.to_pylist():

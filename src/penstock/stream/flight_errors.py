@@ -1,11 +1,11 @@
-"""The errors of a stream service, as its client understands them.
+"""Classifies the errors that a call of a stream service raises.
 
 ::
 
-      a refusal of what was asked     ─▶ raised at once: no replica would answer another way
-      a refusal of one replica        ─▶ a kind of failure, and our own exception for it
-      a service that does not answer  ─▶ the same; the exception is the one of Flight
-      anything else                   ─▶ raised as it is: a defect
+      a refusal of the request itself  ─▶ raised at once: every replica would refuse it
+      a refusal by one replica         ─▶ a ReplicaFailure with an exception of Penstock
+      a service that does not answer   ─▶ a ReplicaFailure with the exception of Flight
+      any other error                  ─▶ raised unchanged: it is a defect
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from penstock.stream.credentials import Credentials
 from penstock.stream.replicas import FailureKind, ReplicaFailure
 from penstock.stream.requests import Refusal
 
-_OF_THE_REQUEST: Final = (
+_REQUEST_REFUSALS: Final = (
     Refusal.BAD_REQUEST,
     Refusal.UNKNOWN_STREAM,
     Refusal.UNAUTHENTICATED,
     Refusal.NOT_ALLOWED,
 )
-_OF_A_REPLICA: Final[dict[str, tuple[FailureKind, type[PenstockError]]]] = {
-    Refusal.EPOCH_MISMATCH: (FailureKind.FOREIGN, EpochMismatch),
-    Refusal.OFFSET_OUT_OF_RANGE: (FailureKind.GONE, OffsetOutOfRange),
+_REPLICA_REFUSALS: Final[dict[str, tuple[FailureKind, type[PenstockError]]]] = {
+    Refusal.EPOCH_MISMATCH: (FailureKind.OTHER_EPOCH, EpochMismatch),
+    Refusal.OFFSET_OUT_OF_RANGE: (FailureKind.TRIMMED, OffsetOutOfRange),
     Refusal.BEHIND: (FailureKind.BEHIND, OffsetOutOfRange),
     Refusal.STORE_FAILED: (FailureKind.BROKEN, StoreFailed),
 }
-_AWAY: Final = (
+_UNAVAILABLE_ERRORS: Final = (
     flight.FlightUnavailableError,
     flight.FlightTimedOutError,
     flight.FlightCancelledError,
@@ -49,40 +49,40 @@ _CLOSED: Final = "Socket closed"
 
 
 def read_failure(error: Exception, address: str, credentials: Credentials) -> ReplicaFailure:
-    """Return the failure at `address` that an exception tells of.
+    """Return the failure of the replica at `address` that an exception stands for.
 
     Raises:
-        ConfigError: the service refuses what was asked, and every replica would.
-        Exception: `error` itself, if it is neither a refusal nor a service that is away.
+        ConfigError: the service refused the request for a reason that holds for every replica.
+        Exception: `error` itself, if it is neither a refusal nor an unavailable service.
     """
     if isinstance(error, EpochMismatch):  # found by the client
-        return ReplicaFailure(address, FailureKind.FOREIGN, error)
+        return ReplicaFailure(address, FailureKind.OTHER_EPOCH, error)
     if isinstance(error, OffsetOutOfRange):
         return ReplicaFailure(address, FailureKind.BEHIND, error)
     word = getattr(error, "extra_info", b"").decode("ascii", "replace")
     sentence = first_sentence(error).removeprefix(f"{word}: ")
-    if word in _OF_THE_REQUEST:
+    if word in _REQUEST_REFUSALS:
         raise ConfigError(sentence) from error
-    if word in _OF_A_REPLICA:
-        kind, exception = _OF_A_REPLICA[word]
-        return ReplicaFailure(address, kind, _caused(exception(sentence), error))
-    if not is_away(error):
+    if word in _REPLICA_REFUSALS:
+        kind, exception = _REPLICA_REFUSALS[word]
+        return ReplicaFailure(address, kind, _with_cause(exception(sentence), error))
+    if not is_unavailable(error):
         raise error
     if word == Refusal.NOT_PRIMARY:
         return ReplicaFailure(address, FailureKind.STANDBY, error)
     failed = _failure_of_tls(error, address, credentials)
     if failed is not None:
-        return ReplicaFailure(address, FailureKind.BROKEN, _caused(failed, error))
-    return ReplicaFailure(address, FailureKind.AWAY, error)
+        return ReplicaFailure(address, FailureKind.BROKEN, _with_cause(failed, error))
+    return ReplicaFailure(address, FailureKind.UNAVAILABLE, error)
 
 
-def is_away(error: Exception) -> bool:
-    """Return whether nobody answered, or not in time."""
-    return isinstance(error, _AWAY)
+def is_unavailable(error: Exception) -> bool:
+    """Return whether `error` says that the service did not answer, or not in time."""
+    return isinstance(error, _UNAVAILABLE_ERRORS)
 
 
-def doubt_about(error: Exception, credentials: Credentials) -> str:
-    """Return a question about a service that does not answer, which may lead to the mistake."""
+def unavailable_hint(error: Exception, credentials: Credentials) -> str:
+    """Return a question that points the user to the likely cause of a service not answering."""
     if isinstance(error, flight.FlightTimedOutError):
         return "is the broker running, and is it its stream service that listens there?"
     if _CLOSED not in str(error):
@@ -95,14 +95,13 @@ def doubt_about(error: Exception, credentials: Credentials) -> str:
 
 
 def first_sentence(error: Exception) -> str:
-    """Return the message without the additions of gRPC and Flight."""
+    """Return the message of `error` without the text that gRPC and Flight add."""
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     return text.removeprefix("Flight returned unavailable error, with message: ")
 
 
 def _failure_of_tls(error: Exception, address: str, credentials: Credentials) -> ConfigError | None:
-    """Return an error for a TLS failure that a retry at this address cannot mend; None for another
-    failure."""
+    """Return the ConfigError for a TLS failure that no retry can solve; None for other errors."""
     found = str(error)
     if any(words in found for words in _CERTIFICATE_REJECTED):
         who = credentials.ca_file or "an authority this machine knows"
@@ -115,6 +114,6 @@ def _failure_of_tls(error: Exception, address: str, credentials: Credentials) ->
     return None
 
 
-def _caused(failure: PenstockError, error: Exception) -> PenstockError:
+def _with_cause(failure: PenstockError, error: Exception) -> PenstockError:
     failure.__cause__ = error
     return failure

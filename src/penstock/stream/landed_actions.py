@@ -1,12 +1,14 @@
-"""The stream service's actions for tables: it finds the requests for receipts, the broker sends
-them.
+"""The stream service's actions for tables: finds messages whose publishers asked for a receipt.
 
-    landed, end = E
-      ask the broker where the table is ─▶ T
-      rows T to U, U ≤ E, of the table's selection ─▶ those that ask, at most OFFSETS_MAX ─▶ broker
-      ... until E, or the time of one call is over; the answer says how far it came
+The broker sends the receipts. In the action "landed" a job reports that its table has all messages
+before offset E::
 
-A search in the property bytes, a block at a time, finds the candidates; only those are parsed.
+    ask the broker up to which offset T the table's receipts are published
+    repeat: read rows T to U, U ≤ E, of the table's topics; pass the offsets of those that ask for
+      a receipt, at most OFFSETS_MAX, to the broker, which publishes the receipts; T becomes U
+    until T = E, or the time of one call is over; the answer is T
+
+A search in the property bytes of a whole batch finds candidates; only their properties are parsed.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read
 from penstock.stream.requests import Refusal, RequestError
 
 CALL_S_MAX: Final = 2.0
-"""Time after which a call is answered, however far it has come."""
+"""Seconds after which a call is answered, whether or not it has reached the end."""
 
 DESCRIPTIONS: Final = (
-    ("landed", "say up to where a table has its messages, as JSON"),
+    ("landed", "report up to which offset a table has its messages, as JSON"),
     ("tables", "tables and how far they are behind, as JSON"),
     ("forget", "forget a table"),
 )
@@ -55,8 +57,8 @@ class LandedActions:
 
     Args:
         data_dir: the broker's data directory.
-        log: the log whose messages land.
-        stream: returns the stream of a name; raises RequestError where there is none.
+        log: the log with the messages.
+        stream: returns a stream by its name; raises RequestError if there is none.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class LandedActions:
         }
 
     def _landed(self, fields: dict[str, Any], grant: Grant) -> object:
-        ends_s = time.monotonic() + CALL_S_MAX
+        deadline_s = time.monotonic() + CALL_S_MAX
         request = read_request(fields, ReportProgress, grant)
         _check_topics(request.topics, grant)
         request = msgspec.structs.replace(
@@ -82,28 +84,30 @@ class LandedActions:
         extent = self._log.extent(stream)
         check_epoch(request.epoch, extent.epoch)
         selector = TopicSelector([stream.topic_filters, request.topics])
-        through = ask_broker(self._data_dir, request, ReceiptPosition)
-        while through.offset < min(request.end, extent.end) and time.monotonic() < ends_s:
-            asking, until = self._look(through.offset, request, stream, extent, selector, ends_s)
-            assert through.offset < until <= request.end, "each look moves the table on"
+        position = ask_broker(self._data_dir, request, ReceiptPosition)
+        while position.offset < min(request.end, extent.end) and time.monotonic() < deadline_s:
+            asking, until = self._find_requests(
+                position.offset, request, stream, extent, selector, deadline_s
+            )
+            assert position.offset < until <= request.end, "each look moves the table on"
             assert len(asking) <= OFFSETS_MAX, "a request to the broker is bounded"
             piece = msgspec.structs.replace(
-                request, begin=through.offset, until=until, asking=tuple(asking)
+                request, begin=position.offset, until=until, asking=tuple(asking)
             )
-            through = ask_broker(self._data_dir, piece, ReceiptPosition)
-        return through
+            position = ask_broker(self._data_dir, piece, ReceiptPosition)
+        return position
 
-    def _look(
+    def _find_requests(
         self,
         begin: int,
         request: ReportProgress,
         stream: StreamDefinition,
         extent: Extent,
         selector: TopicSelector,
-        ends_s: float,
+        deadline_s: float,
     ) -> tuple[list[int], int]:
-        """Return offsets of messages that ask for a receipt, from `begin` on, and how far it
-        looked."""
+        """Return the offsets of messages from `begin` on that ask for a receipt, and the offset up
+        to which the log was searched."""
         asking: list[int] = []
         end = min(request.end, extent.end)
         for first, last in subtract_ranges(
@@ -113,7 +117,7 @@ class LandedActions:
                 asking += receipt_requests(rows.batch, rows.offsets, selector, request.table)
                 if len(asking) > OFFSETS_MAX:
                     return asking[:OFFSETS_MAX], asking[OFFSETS_MAX]
-                if len(asking) == OFFSETS_MAX or time.monotonic() > ends_s:
+                if len(asking) == OFFSETS_MAX or time.monotonic() > deadline_s:
                     return asking, rows.end
         return asking, end
 
@@ -126,7 +130,8 @@ class LandedActions:
 
 
 def _check_topics(topics: tuple[str, ...], grant: Grant) -> None:
-    """Refuse receipts for topics that the caller cannot read, and so cannot have landed."""
+    """Raise RequestError if a topic filter is beyond the topics that the caller's token may
+    read."""
     if not grant.topic_filters:
         return
     for topic_filter in topics or ("#",):

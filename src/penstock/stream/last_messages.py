@@ -1,12 +1,12 @@
-"""The last messages of a topic, found by looking back from the end of the log.
+"""Finds the last messages of a topic by searching backward from the end of the log.
 
 ::
 
-      earliest ───────────── 16 times further ─ further back ──── a first portion ── latest
-                                                                       ◀── looked at in this order
+      earliest ── third portion, 256 times as long ── second, 16 times as long ── first ── latest
+                                                                        ◀── searched in this order
 
-Each look back is ``GROWTH`` times as wide as the one before, so what was published lately is found
-at once, and a search for what is rare ends after ``MESSAGES_MAX`` of all topics, or some time.
+Each portion is ``GROWTH`` times as long as the one before, so recent messages are found at once.
+The search ends after ``MESSAGES_MAX`` messages of all topics, or when its time is over.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ class LastMessages:
     """The result of a search.
 
     Attributes:
-        messages: the messages found, the newest first.
-        looked_at: messages of all topics that were looked at.
-        whole_log: whether that was all that the log has.
+        messages: the messages found, newest first.
+        searched: number of messages of all topics that were searched.
+        is_complete: whether the whole log was searched.
     """
 
     messages: tuple[LoggedMessage, ...]
-    looked_at: int
-    whole_log: bool
+    searched: int
+    is_complete: bool
 
 
 def last_messages(client: StreamClient, topic: str, count: int, within_s: float) -> LastMessages:
-    """Return the last messages of ``topic``.
+    """Return the last messages of ``topic``; none if no stream has the topic.
 
     Args:
-        client: the stream service; a stream that has the topic must be among its streams.
+        client: a client of the stream service.
         topic: a topic name.
-        count: how many at most.
-        within_s: look no further back once so much time has passed, in seconds.
+        count: greatest number of messages to return.
+        within_s: seconds after which no further portion of the log is searched.
 
     Raises:
-        StreamUnavailable, ConfigError, StoreFailed: as the client's calls do.
+        StreamUnavailable, ConfigError, StoreFailed: a call of the client failed.
     """
     stream = _stream_of(client.streams(), topic)
     if stream is None:
         return LastMessages((), 0, False)
-    ends_s = time.monotonic() + within_s
+    deadline_s = time.monotonic() + within_s
     span = client.offsets(stream)
     found: list[LoggedMessage] = []
     end, portion = span.latest, FIRST_PORTION
-    while end > span.earliest and len(found) < count and time.monotonic() < ends_s:
+    while end > span.earliest and len(found) < count and time.monotonic() < deadline_s:
         if span.latest - end >= MESSAGES_MAX:
             break
         start = max(span.earliest, end - portion)
@@ -70,7 +70,8 @@ def last_messages(client: StreamClient, topic: str, count: int, within_s: float)
 
 
 def _stream_of(streams: dict[str, list[str]], topic: str) -> str | None:
-    """Return the stream that has ``topic``, that with the fewest filters first."""
+    """Return the name of the stream with ``topic`` and the fewest filters; None if there is
+    none."""
     for name, filters in sorted(streams.items(), key=lambda stream: len(stream[1])):
         if any(topic_matches(topic_filter, topic) for topic_filter in filters):
             return name
@@ -80,7 +81,7 @@ def _stream_of(streams: dict[str, list[str]], topic: str) -> str | None:
 def _read(
     client: StreamClient, stream: str, epoch: str, span: tuple[int, int], topic: str
 ) -> list[LoggedMessage]:
-    """Return the messages of ``topic`` in a range of offsets, the newest first."""
+    """Return the messages of ``topic`` in a range of offsets, newest first."""
     found: list[LoggedMessage] = []
     start, end = span
     for batch in client.read(stream, epoch, start, end, topic_filters=(topic,), columns=_COLUMNS):

@@ -1,4 +1,5 @@
-"""Positions in a stream: the time of an offset, and the spans that have its last messages."""
+"""Finds positions in a stream: the time of receipt of an offset, and the spans with its last
+messages."""
 
 from __future__ import annotations
 
@@ -12,17 +13,16 @@ from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.pushed_filters import PushedFilters
 
 LAST_MAX: Final = 1_000_000
-"""Most messages that may be asked for from the end; their offsets are in memory."""
+"""Greatest number of messages from the end; their offsets are held in memory."""
 
 FIRST_PORTION: Final = 20_000
 GROWTH: Final = 16
-"""Each look back from the end of the log is so many times as wide as the one before."""
+"""Each portion of a backward search is this many times as long as the one before."""
 
 
-def time_of(client: StreamClient, log: StreamOffsets, offset: int) -> int | None:
-    """Return when the first message at or after ``offset`` was received, µs since the Unix epoch.
-
-    Returns None where there is none.
+def receipt_time_of(client: StreamClient, log: StreamOffsets, offset: int) -> int | None:
+    """Return the time of receipt of the first message at or after ``offset``, µs since the Unix
+    epoch; None if there is none.
 
     Raises:
         PenstockError: the stream service cannot be read.
@@ -35,17 +35,17 @@ def time_of(client: StreamClient, log: StreamOffsets, offset: int) -> int | None
     return None
 
 
-def spans_of_last(
+def find_last_spans(
     client: StreamClient, log: StreamOffsets, pushed: PushedFilters, spans: Ranges, count: int
 ) -> Ranges:
-    """Return the spans that begin with the last ``count`` messages of ``spans``.
+    """Return the end of ``spans`` that has the last ``count`` messages which pass the filters.
 
     Args:
-        client: reaches the stream service.
-        log: the stream.
-        pushed: the filters of the messages.
-        spans: the parts of the log that may have them, ascending.
-        count: how many messages, at most ``LAST_MAX``.
+        client: a client of the stream service.
+        log: the stream and its offsets.
+        pushed: the filters.
+        spans: ascending ranges of offsets that may have such messages.
+        count: number of messages, at most ``LAST_MAX``.
 
     Raises:
         PenstockError: the stream service cannot be read.
@@ -73,7 +73,7 @@ def _last_offsets(
     span: tuple[int, int],
     count: int,
 ) -> deque[int]:
-    """Return the last ``count`` offsets of a span, or all if it has fewer."""
+    """Return the offsets of the last ``count`` messages of a span, or of all if it has fewer."""
     found: deque[int] = deque(maxlen=count)
     for batch in client.read(
         log.stream,

@@ -1,7 +1,7 @@
-"""One message of the log by its offset: its row, the events about it, and the tables it lands in.
+"""Reads what the log has about one message: its row, its events, and the tables that store it.
 
-The events of a message are written after it, a tick later at least, so they are looked for from its
-offset on, for a bounded number of rows of the stream ``events`` and a bounded time.
+The events of a message are written at least a tick after it, so the search for them begins at its
+offset. The number of searched offsets and the time are limited.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.engine.topics import topic_matches
 from penstock.stream.client import StreamClient
 
 OFFSETS_MAX: Final = 5_000_000
-"""Offsets behind the message in which its events are looked for."""
+"""Number of offsets behind the message that are searched for its events."""
 
 _COLUMNS: Final = ("offset", "received_at", "client_id", "topic", "qos", "payload")
 _EVENT_COLUMNS: Final = ("topic", "payload")
 
 
-def row_at(client: StreamClient, offset: int) -> LogRow | None:
-    """Return the message at ``offset``; None where no stream has it."""
+def find_row(client: StreamClient, offset: int) -> LogRow | None:
+    """Return the message at ``offset``; None if no stream has it."""
     for stream in client.streams():
         if stream == STREAM_NAME:
             continue
@@ -47,21 +47,22 @@ def row_at(client: StreamClient, offset: int) -> LogRow | None:
     return None
 
 
-def log_end(client: StreamClient) -> int:
-    """Return the offset after the last message; 0 where there is no stream."""
+def read_log_end(client: StreamClient) -> int:
+    """Return the offset after the last message of the log; 0 if there is no stream."""
     return max((client.offsets(stream).latest for stream in client.streams()), default=0)
 
 
-def events_of(
+def read_events_of(
     client: StreamClient, offset: int, within_s: float
 ) -> list[tuple[str, dict[str, Any]]] | None:
-    """Return the events of the message at ``offset``, by kind, in the order in which they came.
+    """Return the kind and fields of each event of the message at ``offset``, in order of time.
 
-    None where the broker keeps no events.
+    Returns None if the broker writes no events. No further rows are read after ``within_s``
+    seconds.
     """
     if STREAM_NAME not in client.streams():
         return None
-    ends_s = time.monotonic() + within_s
+    deadline_s = time.monotonic() + within_s
     span = client.offsets(STREAM_NAME)
     pattern = rf'"offset":{offset}[,}}]|"offsets":\[[0-9,]*\b{offset}\b'
     found: list[tuple[str, dict[str, Any]]] = []
@@ -76,14 +77,14 @@ def events_of(
                 for event in json.loads(row["payload"])["events"]
                 if event.get("offset") == offset or offset in event.get("offsets", ())
             ]
-        if time.monotonic() > ends_s:
+        if time.monotonic() > deadline_s:
             break
     found.sort(key=lambda event: event[1].get("n", 0))
     return found
 
 
-def landings_of(client: StreamClient, topic: str) -> list[TablePosition]:
-    """Return the tables that take ``topic``, and how far each is."""
+def read_landings_of(client: StreamClient, topic: str) -> list[TablePosition]:
+    """Return the tables that store messages of ``topic``, each with the offset it has reached."""
     return [
         TablePosition(state.table, state.offset)
         for state in client.tables()

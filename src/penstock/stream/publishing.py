@@ -1,14 +1,14 @@
-"""Rows that are to be published: checked here, staged, and handed to the broker as a set.
+"""Checks and stages rows that are to be published, and asks the broker to publish them as a batch.
 
     task of Spark ──do_put, some rows at a time──▶ checked ─▶ staged (`penstock.store.staging`)
     driver ──action publish──▶ proposed ─▶ the broker decides and publishes (control socket)
 
-A row that no client could publish is refused with the whole put, and so is a record batch
-whose offsets point outside its buffers, which Arrow itself does not check: the broker takes what
-is staged as it is.
+If one row could not be published by a client, the whole put is refused. So is a record batch whose
+offsets point outside its buffers, which Arrow does not check by itself: the broker does not check
+staged rows again.
 
-A sink belongs to the token that publishes through it: another token's sink of the same name is
-another sink, and no token can advance or abandon the sink of another.
+A sink belongs to the token that publishes through it: sinks of different tokens are different sinks
+even if they have the same name, and no token can advance or abandon the sink of another.
 """
 
 from __future__ import annotations
@@ -36,27 +36,34 @@ from penstock.stream.requests import PutRequest, Refusal, RequestError, SetReque
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
 PUT_BYTES_MAX: Final = 32 * 1_048_576
-"""Most bytes of the rows of one put, not counting one message of any length."""
+"""Greatest size of the rows of one put; it may be exceeded by the size of one message."""
 
-_HEADER_BYTES_MAX: Final = 12  # of a PUBLISH without topic, properties and payload [v5 §3.3]
+_HEADER_BYTES_MAX: Final = 12  # size of a PUBLISH without topic, properties, payload [v5 §3.3]
 _PROPERTIES: Final = tuple(field.name for field in PROPERTIES_TYPE)
 
 
 class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The bounds that the broker's settings put on messages and the staging area."""
+    """The limits that the broker's settings put on messages and the staging area.
+
+    Attributes:
+        topic_levels_max: greatest number of levels of a topic.
+        packet_bytes_max: greatest size of a PUBLISH packet.
+        staged_bytes_max: greatest size of all staged files together.
+        by_role_only: whether only tokens with the role "publish" may publish.
+    """
 
     topic_levels_max: int
     packet_bytes_max: int
     staged_bytes_max: int
-    by_role_only: bool = False  # only tokens with the role "publish" may
+    by_role_only: bool = False
 
 
 class Publishing:
-    """The actions by which rows are published through one stream service.
+    """The actions of a stream service that publish rows.
 
     Args:
         data_dir: the broker's data directory.
-        limits: bounds of messages; None where nothing may be published.
+        limits: the limits of messages; None if nothing may be published.
     """
 
     def __init__(self, data_dir: Path, limits: PublishLimits | None) -> None:
@@ -71,15 +78,21 @@ class Publishing:
         batches: Iterator[Any],
         grant: Grant = EVERYTHING,
     ) -> StagedFile:
-        """Stage rows; they are on disk when it returns.
+        """Check and stage rows, with a sync; return the staged file.
+
+        Args:
+            request: the batch and partition to which the rows belong.
+            schema: schema of the rows, which must be `PUBLISH_SCHEMA`.
+            batches: the rows as record batches.
+            grant: the permissions of the caller.
 
         Raises:
-            RequestError: they may not be published; the message says which row, and why.
-            StoreError: they cannot be staged.
+            RequestError: the rows may not be published; the message says which row, and why.
+            StoreError: the rows cannot be staged.
         """
-        limits = self._allowed(grant)
+        limits = self._require_limits(grant)
         if schema != PUBLISH_SCHEMA:
-            raise _bad("rows to publish must have the columns of PUBLISH_SCHEMA")
+            raise _bad_request("rows to publish must have the columns of PUBLISH_SCHEMA")
         received: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in batches:
@@ -87,29 +100,29 @@ class Publishing:
             received.append(batch)
             size_bytes += batch.nbytes
             if size_bytes > PUT_BYTES_MAX + limits.packet_bytes_max:
-                raise _bad(f"one put may have about {PUT_BYTES_MAX} bytes")
+                raise _bad_request(f"one put may have about {PUT_BYTES_MAX} bytes")
         rows = pa.Table.from_batches(received, PUBLISH_SCHEMA).combine_chunks()
         if not rows.num_rows:
-            raise _bad("there are no rows")
+            raise _bad_request("there are no rows")
         refuse_standby(self._data_dir)  # the primary would not find the file
-        checked = check_rows(rows, limits, request.first_row, grant.topic_filters)
-        if self._staging.size_bytes() + checked.nbytes > limits.staged_bytes_max:
+        staged = check_rows(rows, limits, request.first_row, grant.topic_filters)
+        if self._staging.size_bytes() + staged.nbytes > limits.staged_bytes_max:
             raise StoreFailed(
                 "the staging area has no room for these rows: stream.staged_bytes_max is"
                 f" {limits.staged_bytes_max}"
             )
         sink = owned_sink_name(grant.owner, request.sink)
-        return self._staging.stage(sink, request.batch, request.run, request.partition, checked)
+        return self._staging.stage(sink, request.batch, request.run, request.partition, staged)
 
     def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
-        """Ask the broker to publish a set; return how far it has come.
+        """Ask the broker to publish a batch; return its progress.
 
         Raises:
-            RequestError: nothing may be published here.
-            StoreNotReady: the broker is away: ask again.
-            StoreError: the broker cannot publish it; the message says why.
+            RequestError: the caller may not publish here, or the broker is not the primary.
+            StoreNotReady: the broker does not answer; the caller may retry.
+            StoreError: the broker cannot publish the batch; the message says why.
         """
-        self._allowed(grant)
+        self._require_limits(grant)
         sink, batch = owned_sink_name(grant.owner, request.sink), request.batch
         proposal = ""
         if not self._staging.is_decided(sink, batch):
@@ -121,11 +134,12 @@ class Publishing:
         return published
 
     def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
-        """Ask the broker to remove the files that an attempt staged, unless the set is decided.
+        """Ask the broker to remove the files that an attempt staged, unless the batch is decided.
 
-        Raises as `publish` does.
+        Raises:
+            RequestError, StoreNotReady, StoreError: as for `publish`.
         """
-        self._allowed(grant)
+        self._require_limits(grant)
         sink = owned_sink_name(grant.owner, request.sink)
         return self._ask(control.Abandon(sink, request.batch, request.run))
 
@@ -134,13 +148,13 @@ class Publishing:
             return control.ask(self._data_dir, request, PublishProgress, control.ANSWER_TIMEOUT_S)
         except BrokerUnreachable as error:
             raise StoreNotReady(str(error)) from error
-        except StoreFailed as error:  # the broker went away, so asking again repeats nothing
+        except StoreFailed as error:  # the broker ended; repeating the request does no harm
             raise StoreNotReady(str(error)) from error
         except RequestRefused:
             refuse_standby(self._data_dir)
             raise
 
-    def _allowed(self, grant: Grant) -> PublishLimits:
+    def _require_limits(self, grant: Grant) -> PublishLimits:
         limits = self._limits
         if limits is None or (limits.by_role_only and not grant.owner):
             raise RequestError(
@@ -162,17 +176,17 @@ def check_rows(
 
     Args:
         rows: the rows, each column in one chunk.
-        limits: bounds of a message.
+        limits: limits of a message.
         first_row: the number of the first row, for error messages.
         topic_filters: topics must match one of these; empty allows any topic.
 
     Raises:
-        RequestError: the first row found that cannot be published, and why.
+        RequestError: a row cannot be published; the message says which row, and why.
     """
     topics, payloads, qos, retain = (rows.column(at).combine_chunks() for at in range(4))
     for name, column in zip(rows.schema.names, (topics, payloads, qos, retain), strict=False):
         if column.null_count:
-            raise _wrong(rows, _first(column.is_null()), first_row, f"its {name} is null")
+            raise _row_error(rows, _first(column.is_null()), first_row, f"its {name} is null")
     encoded_topics = pc.dictionary_encode(topics)
     for code, topic in enumerate(encoded_topics.dictionary.to_pylist()):
         why = _topic_mistake(topic, limits.topic_levels_max)
@@ -180,18 +194,18 @@ def check_rows(
             why = "its topic matches no topic filter of the token"
         if why:
             at = _first(pc.equal(encoded_topics.indices, code))
-            raise _wrong(rows, at, first_row, why)
+            raise _row_error(rows, at, first_row, why)
     bad_qos = pc.or_(pc.less(qos, 0), pc.greater(qos, 2))
     if pc.any(bad_qos).as_py():
         at = _first(bad_qos)
-        raise _wrong(rows, at, first_row, f"its qos is {qos[at]}, not 0, 1 or 2")
+        raise _row_error(rows, at, first_row, f"its qos is {qos[at]}, not 0, 1 or 2")
     properties = _encode_all(rows, first_row)
     sizes = pc.add(pc.binary_length(topics), pc.binary_length(payloads))
     sizes = pc.add(sizes, pc.fill_null(pc.binary_length(properties), 0))
     too_large = pc.greater(sizes, limits.packet_bytes_max - _HEADER_BYTES_MAX)
     if pc.any(too_large).as_py():
         at = _first(too_large)
-        raise _wrong(
+        raise _row_error(
             rows,
             at,
             first_row,
@@ -202,16 +216,16 @@ def check_rows(
 
 
 def _check_buffers(batch: pa.RecordBatch) -> None:
-    """Refuse a batch whose values lie outside its own buffers: the broker would read beyond
-    them."""
+    """Raise RequestError for a record batch whose offsets point outside its buffers: the broker
+    would read beyond them."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise _bad(f"the rows are not valid Arrow data: {error}") from None
+        raise _bad_request(f"the rows are not valid Arrow data: {error}") from None
 
 
 def _topic_mistake(topic: str, levels_max: int) -> str:
-    """Return why `topic` may not be published to; empty if it may."""
+    """Return the reason why no client may publish to `topic`; empty if clients may."""
     try:
         bytes_of(topic)
     except ProtocolError as error:
@@ -238,11 +252,11 @@ def _encode_all(rows: pa.Table, first_row: int) -> pa.Array:
         except (ProtocolError, TypeError) as error:
             why = error.message if isinstance(error, ProtocolError) else "a user property is null"
             why = f"its properties cannot be published: {why}"
-            raise _wrong(rows, at, first_row, why) from None
+            raise _row_error(rows, at, first_row, why) from None
         is_text = found is not None and found["payload_format_indicator"] == 1
         if is_text and not is_utf8(payloads[at].as_py()):
             why = "its payload is not UTF-8, as payload_format_indicator 1 says"
-            raise _wrong(rows, at, first_row, why)
+            raise _row_error(rows, at, first_row, why)
         encoded.append(value or None)
     return pa.array(encoded, pa.binary())
 
@@ -265,10 +279,12 @@ def _first(mask: pa.Array) -> int:
     return int(pc.index(mask, True).as_py())
 
 
-def _wrong(rows: pa.Table, at: int, first_row: int, why: str) -> RequestError:
+def _row_error(rows: pa.Table, at: int, first_row: int, why: str) -> RequestError:
     topic = rows.column("topic")[at].as_py()
-    return _bad(f"row {first_row + at} of its task (topic {topic!r}) cannot be published: {why}")
+    return _bad_request(
+        f"row {first_row + at} of its task (topic {topic!r}) cannot be published: {why}"
+    )
 
 
-def _bad(sentence: str) -> RequestError:
+def _bad_request(sentence: str) -> RequestError:
     return RequestError(Refusal.BAD_REQUEST, sentence)

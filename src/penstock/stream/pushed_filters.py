@@ -1,7 +1,7 @@
-"""Filters that the log applies for its readers: ranges of offsets, times of receipt, topics.
+"""Filters that are pushed down to the log: ranges of offsets, times of receipt, topics.
 
-    query ──▶ PushedFilters ──▶ spans: the parts of the log to read
-                    ╰─────────▶ topics and times, which the service applies to each row of them
+    query ──▶ PushedFilters ──▶ spans: the ranges of offsets to read
+                    ╰─────────▶ topics and times, by which the service filters the rows
 
 Spark's filters become these in `penstock.spark.pushdown`, DuckDB's in `penstock.sql.predicates`,
 and the options of `penstock tail` in `penstock.cli.log_selection`.
@@ -19,7 +19,7 @@ from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
 
 TOPICS_MAX: Final = 100
-"""Most topics of one filter: with more, each message would be compared with each of them."""
+"""Greatest number of topics that are pushed down: each message is compared with each topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class IntRange:
     high: int
 
     def cut(self, low: int, high: int) -> IntRange:
-        """Return the intersection."""
+        """Return the intersection with the range from `low` up to, not including, `high`."""
         return IntRange(max(self.low, low), min(self.high, high))
 
 
@@ -39,9 +39,9 @@ class PushedFilters:
     """The filters of a query that the log applies.
 
     Attributes:
-        offsets: the wanted offsets.
-        times_us: the wanted times of receipt, µs since the Unix epoch.
-        topics: MQTT topic filters; empty: every message of the stream.
+        offsets: the range of offsets.
+        times_us: the range of times of receipt, µs since the Unix epoch.
+        topics: MQTT topic filters; empty for all messages of the stream.
         is_empty: whether no topic can match.
     """
 
@@ -52,27 +52,28 @@ class PushedFilters:
 
     @property
     def since_us(self) -> int | None:
-        """The time from which on messages are wanted; None for any."""
+        """The earliest time of receipt, µs since the Unix epoch; None for no limit."""
         return self.times_us.low or None
 
     @property
     def until_us(self) -> int | None:
-        """The time before which messages are wanted; None for any."""
+        """The end of the times of receipt, excluded, µs since the Unix epoch; None for no limit."""
         return self.times_us.high if self.times_us.high < TIME_US_MAX else None
 
     @property
     def has_times(self) -> bool:
-        """True if the time of receipt matters."""
+        """True if the time of receipt is limited."""
         return self.since_us is not None or self.until_us is not None
 
     def with_topics(self, topics: Sequence[object]) -> PushedFilters | None:
-        """Return the filters with only these topic names; None if they cannot be pushed down."""
+        """Return these filters restricted to the topic names in `topics`; None if `topics` has too
+        many values, or a value that is no topic name."""
         if len(topics) > TOPICS_MAX:
             return None
-        wanted = [topic for topic in dict.fromkeys(topics) if _is_topic(topic)]
-        if len(wanted) < len(set(topics)):
+        valid = [topic for topic in dict.fromkeys(topics) if _is_topic(topic)]
+        if len(valid) < len(set(topics)):
             return None
-        names = [topic for topic in wanted if isinstance(topic, str)]
+        names = [topic for topic in valid if isinstance(topic, str)]
         if self.topics:
             names = [
                 topic
@@ -82,7 +83,10 @@ class PushedFilters:
         return replace(self, topics=tuple(names), is_empty=self.is_empty or not names)
 
     def with_topics_below(self, prefix: str) -> PushedFilters:
-        """Return the filters with a topic filter that every topic with this prefix matches."""
+        """Return these filters with a topic filter that every topic with this prefix matches.
+
+        They are returned unchanged if `prefix` has no complete level, or there is a filter already.
+        """
         level, slash, _ = prefix.rpartition("/")
         if slash and not self.topics and not self.is_empty and _is_topic(level):
             return replace(self, topics=(f"{level}/#",))
@@ -95,13 +99,13 @@ def spans_to_read(
     pushed: PushedFilters,
     given_up: Iterable[tuple[int, int]] = (),
 ) -> Ranges:
-    """Return the parts of `log` that may have rows which pass the filters, in order.
+    """Return the ranges of offsets of `log` that may have rows which pass the filters, ascending.
 
     Args:
-        client: reaches the stream service.
-        log: the stream and its offsets now.
+        client: a client of the stream service.
+        log: the stream and its present offsets.
         pushed: the filters.
-        given_up: lost ranges to leave out; a range with one of them is refused otherwise.
+        given_up: lost ranges to leave out; the service refuses to read a range that includes one.
 
     Raises:
         PenstockError: the stream service cannot be read.

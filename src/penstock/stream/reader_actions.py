@@ -1,8 +1,8 @@
-"""The stream service's actions for registered readers: it checks requests, the broker decides.
+"""The stream service's actions for registered readers: it checks requests and passes them on.
 
-The broker holds the leases, because it removes messages; readers reach only the service. While
-the broker is away, or goes away before it has answered, a reader is told to try again: asking
-twice for a lease does no harm.
+The broker decides on leases, because it removes messages; readers can reach only the service. If
+the broker does not answer, the reader gets an error that lets it retry: requesting a lease twice
+does no harm.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.stream.requests import Refusal, RequestError
 Action = Callable[[dict[str, Any], Grant], object]
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
-Done = TypeVar("Done")
+Answer = TypeVar("Answer")
 
 DESCRIPTIONS: Final = (
     ("lease", "register a reader or renew its lease, as JSON"),
-    ("release", "forget a reader"),
+    ("release", "remove the registration of a reader"),
     ("readers", "registered readers and how far they are behind, as JSON"),
 )
 
@@ -38,8 +38,8 @@ class ReaderActions:
 
     Args:
         data_dir: the broker's data directory.
-        log: the log that is read.
-        check_stream: raises RequestError for the name of a stream that is not offered.
+        log: the log that readers read.
+        check_stream: raises RequestError if there is no stream with a given name.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class ReaderActions:
 
 
 def read_request(fields: dict[str, Any], kind: type[RequestT], grant: Grant) -> RequestT:
-    """Return the request for the broker in the fields of an action.
+    """Convert the fields of an action to a request for the broker.
 
-    The owner is not what the fields say, but that of the token.
+    The request's owner is taken from the caller's token, whatever the fields say.
 
     Raises:
-        RequestError: the fields are wrong.
+        RequestError: a field is missing or wrong.
     """
     tag = kind.__struct_config__.tag
     try:
@@ -83,34 +83,33 @@ def read_request(fields: dict[str, Any], kind: type[RequestT], grant: Grant) -> 
         raise RequestError(Refusal.BAD_REQUEST, f"the request is not understood: {error}") from None
 
 
-def check_epoch(epoch: str, of_the_log: str) -> None:
-    """Refuse an offset of another log."""
-    if epoch != of_the_log:
+def check_epoch(epoch: str, log_epoch: str) -> None:
+    """Raise RequestError if a request is for another epoch than the log's."""
+    if epoch != log_epoch:
         raise RequestError(
             Refusal.EPOCH_MISMATCH,
-            f"the offsets belong to epoch {epoch}, and the log is now of epoch {of_the_log}: it was"
+            f"the offsets belong to epoch {epoch}, and the log is now of epoch {log_epoch}: it was"
             " restored or created anew",
         )
 
 
 def behind_error(wanted_end: int, extent: Extent) -> RequestError:
-    """Return the refusal of offsets that the log here does not have yet."""
+    """Return the error for a request that ends at `wanted_end`, behind the present end of the
+    log."""
     return RequestError(
         Refusal.BEHIND, f"the range ends at {wanted_end}, and the log at {extent.end}"
     )
 
 
-def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
-    """Ask the broker and return its answer.
-
-    Requests may be repeated, so a broker that is away counts as not ready yet.
+def ask_broker(data_dir: Path, request: Request, answer_type: type[Answer]) -> Answer:
+    """Send a request to the broker; return its answer as an object of `answer_type`.
 
     Raises:
-        StoreNotReady: it is away.
-        RequestError: it refuses, or is not the primary of its cluster.
+        StoreNotReady: the broker does not answer; the request may be repeated.
+        RequestError: the broker refuses, or is not the primary of its cluster.
     """
     try:
-        return ask(data_dir, request, done, ANSWER_TIMEOUT_S)
+        return ask(data_dir, request, answer_type, ANSWER_TIMEOUT_S)
     except (BrokerUnreachable, StoreFailed) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:

@@ -1,20 +1,22 @@
-"""The replicas of one log: at which of several addresses a request is tried next.
+"""The replicas of one log: decides which of several addresses a request tries next.
 
-In a cluster each machine has the same log (docs/decisions/cluster.md): the same epoch, the same
-rows at the same offsets, as far as the machine has come. A request that fails at one address goes
-on at the next::
+In a cluster each machine has the same log (docs/decisions/cluster.md): the same epoch, and the same
+rows at the same offsets, up to the offset that the machine has reached. A request that fails at one
+address continues at the next::
 
-    round: the address that worked last, the others as they were given, those that failed lately
+    round: the address that answered last, then the others in the user's order, then those that
+       │   failed lately
        │ answered ──────────────▶ done
        │ failed ────────────────▶ the next address of the round
-       ▼ none is left
-    every one refuses for good ──────────────────▶ GivenUp
-    one is away, behind or a standby ──in time───▶ a pause, then the next round
-                                     └─too late──▶ GivenUp
+       ▼ all were tried
+    no failure can pass ─────────────────────────────────────▶ RetriesExhausted
+    one is unavailable, behind or a standby ──before limit───▶ a pause, then the next round
+                                            └─after limit────▶ RetriesExhausted
 
-An address that does not answer may cost a connect timeout, so it is put off for a while, and for
-longer each time: until then it is asked only if the others cannot say more. `ReplicaHealth` keeps
-that; a process has one, because each task of Spark makes a client of its own.
+An address that does not answer may cost a connect timeout. So it is avoided for a while, each time
+for longer (backoff): until then it is tried only if no other replica may answer soon.
+`ReplicaHealth` records that; a process has one, because each task of Spark creates a client of its
+own.
 
 Nothing here reads a clock or a socket.
 """
@@ -29,48 +31,49 @@ from typing import Final, final
 from penstock.errors import ConfigError
 
 ADDRESSES_MAX: Final = 16
-"""Most addresses of one log."""
+"""Greatest number of addresses of one log."""
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
-"""The pauses between rounds: each is twice the one before."""
+"""Bounds of the pause between rounds, in seconds; each pause is twice as long as the one before."""
 
-PUT_OFF_S_MIN: Final = 1.0
-PUT_OFF_S_MAX: Final = 60.0
-"""How long an address that did not answer is put off: each time twice as long."""
+BACKOFF_S_MIN: Final = 1.0
+BACKOFF_S_MAX: Final = 60.0
+"""Bounds of the time for which an address that did not answer is avoided, in seconds; it doubles
+with each failure."""
 
 
 class FailureKind(IntEnum):
-    """The kinds of failures; the highest one of a round tells why a request cannot be done."""
+    """The kinds of failures; the highest kind in a round becomes the error of the request."""
 
-    FOREIGN = 1
+    OTHER_EPOCH = 1
     """The replica has a log of another epoch."""
-    GONE = 2
-    """The replica has these offsets no longer."""
+    TRIMMED = 2
+    """The replica's log begins behind the requested offsets."""
     BEHIND = 3
-    """The replica has not come so far yet."""
+    """The replica's log does not reach the requested offsets yet."""
     BROKEN = 4
-    """The replica cannot read its log, or is not the service that it should be."""
+    """The replica cannot read its log, or its certificate is wrong."""
     STANDBY = 5
-    """The broker there is not the primary, and only that one can do it."""
-    AWAY = 6
-    """There is no answer."""
+    """The request needs the primary, and the replica's broker is a standby."""
+    UNAVAILABLE = 6
+    """The replica does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFailure:
-    """An attempt at `address` that failed, and the error to be raised if no other helps."""
+    """A failed attempt at `address`, and the error to raise if no other attempt succeeds."""
 
     address: str
     kind: FailureKind
     error: Exception
 
 
-class GivenUp(Exception):
-    """Raised when a request is not tried again.
+class RetriesExhausted(Exception):
+    """Raised when a request has failed and is not retried.
 
     Attributes:
-        failures: the last failure at each address that was asked, in order of time.
+        failures: the last failure at each address that was tried, in order of time.
     """
 
     def __init__(self, failures: Sequence[ReplicaFailure]) -> None:
@@ -79,15 +82,15 @@ class GivenUp(Exception):
 
     @property
     def worst(self) -> ReplicaFailure:
-        """The failure of the highest kind: it says why the request cannot be done."""
+        """The failure of the highest kind, which becomes the error of the request."""
         return max(self.failures, key=lambda failure: failure.kind)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """Return the addresses in a list separated by commas, without `grpc://` and `grpc+tls://`.
+    """Return the addresses in a comma-separated list, without `grpc://` and `grpc+tls://`.
 
     Raises:
-        ConfigError: it names none, one twice, or too many.
+        ConfigError: an address is empty or named twice, or there are too many.
     """
     found = tuple(part.strip().rpartition("://")[2] for part in text.split(","))
     if not all(found):
@@ -102,56 +105,57 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 @final
 class ReplicaHealth:
-    """The addresses that answered last, and the ones that failed lately.
+    """Records which addresses answered last, and which ones failed lately.
 
-    Readers and changes are told apart: any replica can be read, and only the primary changes
-    something.
+    Answers to reads and to changes are recorded apart: any replica answers reads, and only the
+    primary makes changes.
     """
 
     def __init__(self) -> None:
-        self._worked_at_s: dict[tuple[str, bool], float] = {}
-        self._put_off: dict[str, tuple[float, float]] = {}  # until when, and for how long
+        self._answered_at_s: dict[tuple[str, bool], float] = {}
+        self._backoffs: dict[str, tuple[float, float]] = {}  # end and length of the backoff
 
     def order(self, addresses: Sequence[str], now_s: float, *, changes: bool) -> list[str]:
         """Return the addresses in the order in which to try them.
 
         Args:
-            addresses: as the user gave them.
+            addresses: the addresses in the user's order.
             now_s: monotonic time.
             changes: whether the request needs the primary.
         """
 
         def rank(address: str) -> tuple[bool, float]:
-            worked_at_s = self._worked_at_s.get((address, changes), float("-inf"))
-            return self.is_put_off(address, now_s), -worked_at_s
+            answered_at_s = self._answered_at_s.get((address, changes), float("-inf"))
+            return self.is_backing_off(address, now_s), -answered_at_s
 
         return sorted(addresses, key=rank)
 
-    def is_put_off(self, address: str, now_s: float) -> bool:
-        """Return whether the address failed lately."""
-        return now_s < self._put_off.get(address, (now_s, 0.0))[0]
+    def is_backing_off(self, address: str, now_s: float) -> bool:
+        """Return whether the address failed lately, and is avoided."""
+        return now_s < self._backoffs.get(address, (now_s, 0.0))[0]
 
-    def worked(self, address: str, now_s: float, *, changes: bool) -> None:
-        """Note that a request was answered."""
-        self._worked_at_s[address, changes] = now_s
-        self._put_off.pop(address, None)
+    def record_success(self, address: str, now_s: float, *, changes: bool) -> None:
+        """Record that the service at ``address`` answered a request."""
+        self._answered_at_s[address, changes] = now_s
+        self._backoffs.pop(address, None)
 
-    def failed(self, address: str, now_s: float) -> None:
-        """Note that there was no answer."""
-        until_s, length_s = self._put_off.get(address, (now_s, 0.0))
-        if now_s >= until_s:  # requests at the same time count once
-            length_s = min(max(PUT_OFF_S_MIN, 2 * length_s), PUT_OFF_S_MAX)
-            self._put_off[address] = now_s + length_s, length_s
+    def record_failure(self, address: str, now_s: float) -> None:
+        """Record that the service at ``address`` did not answer."""
+        until_s, length_s = self._backoffs.get(address, (now_s, 0.0))
+        if now_s >= until_s:  # failures of simultaneous requests count once
+            length_s = min(max(BACKOFF_S_MIN, 2 * length_s), BACKOFF_S_MAX)
+            self._backoffs[address] = now_s + length_s, length_s
 
 
 @final
 class RequestRetry:
-    """One request on its way through the replicas.
+    """The attempts of one request: selects the address and the pause of each attempt.
 
     Args:
-        addresses: the addresses as the user gave them; not empty.
-        health: the addresses that answered before, and those that failed; the request adds to it.
-        patience_s: how long to go on after the first failure; 0: one round.
+        addresses: the addresses in the user's order; not empty.
+        health: the record of earlier answers and failures, to which this request adds.
+        patience_s: seconds after the first failure in which the request is retried; 0 for one
+            round.
         now_s: monotonic time.
         changes: whether the request needs the primary.
 
@@ -177,71 +181,74 @@ class RequestRetry:
         self._pause_s = PAUSE_S_MIN
         self._failures: dict[str, ReplicaFailure] = {}  # the last one at each address
         self.address: str = health.order(addresses, now_s, changes=changes)[0]
-        self._asked = [self.address]  # in this round
+        self._tried = [self.address]  # in this round
 
-    def worked(self, now_s: float) -> None:
-        """Note an answer, or a part of it: patience begins anew."""
-        self._health.worked(self.address, now_s, changes=self._changes)
+    def record_success(self, now_s: float) -> None:
+        """Record an answer, or a part of one; the time limit of the next failure starts afresh."""
+        self._health.record_success(self.address, now_s, changes=self._changes)
         self._deadline_s, self._pause_s = None, PAUSE_S_MIN
         self._failures.clear()
-        self._asked = [self.address]
+        self._tried = [self.address]
 
-    def failed(
+    def record_failure(
         self, kind: FailureKind, error: Exception, now_s: float, jitter: float = 1.0
     ) -> float:
-        """Note that the attempt at `address` failed; return the pause before the next, in seconds.
+        """Record that the attempt at `address` failed, and set `address` to the next one.
 
         Args:
-            kind: why.
-            error: raised if no other attempt helps.
+            kind: the kind of failure.
+            error: the error to raise if no other attempt succeeds.
             now_s: monotonic time.
-            jitter: a pause is multiplied by it, so that readers do not come all at once.
+            jitter: factor of the pause, so that clients do not retry all at once.
+
+        Returns:
+            The pause before the next attempt, in seconds.
 
         Raises:
-            GivenUp: the request is not tried again.
+            RetriesExhausted: the request is not retried.
         """
         self._failures[self.address] = ReplicaFailure(self.address, kind, error)
-        if kind is FailureKind.AWAY:
-            self._health.failed(self.address, now_s)
+        if kind is FailureKind.UNAVAILABLE:
+            self._health.record_failure(self.address, now_s)
         if self._deadline_s is None:
             self._deadline_s = now_s + self._patience_s
         left_s = self._deadline_s - now_s
-        following = self._following(now_s, is_last=left_s <= 0)
-        if following is not None:
-            self.address = following
-            self._asked.append(following)
+        next_address = self._next_address(now_s, is_last=left_s <= 0)
+        if next_address is not None:
+            self.address = next_address
+            self._tried.append(next_address)
             return 0.0
-        failures = [self._failures[address] for address in self._asked]
-        if self._changes:  # no standby has this: the primary, or what may be it, refused
+        failures = [self._failures[address] for address in self._tried]
+        if self._changes:  # only a primary fails like this: its error counts alone
             failures = [one for one in failures if one.kind is FailureKind.BROKEN] or failures
-        if left_s <= 0 or not any(map(self._may_change, failures)):
-            raise GivenUp(failures)
+        if left_s <= 0 or not any(map(self._may_recover, failures)):
+            raise RetriesExhausted(failures)
         pause_s = min(self._pause_s * jitter, left_s)
         self._pause_s = min(PAUSE_S_MAX, 2 * self._pause_s)
         self.address = self._health.order(self._addresses, now_s, changes=self._changes)[0]
-        self._asked = [self.address]
+        self._tried = [self.address]
         return pause_s
 
-    def _following(self, now_s: float, *, is_last: bool) -> str | None:
-        """Return the next address of the round; None at its end.
+    def _next_address(self, now_s: float, *, is_last: bool) -> str | None:
+        """Return the next address of the round; None at the end of the round.
 
-        One that was put off is not asked where another one will soon do.
+        An address in backoff is not tried if another replica may answer soon.
         """
-        soon = any(self._failures[address].kind in _SOON for address in self._asked)
+        soon = any(self._failures[address].kind in _READY_SOON for address in self._tried)
         for address in self._health.order(self._addresses, now_s, changes=self._changes):
-            if address in self._asked:
+            if address in self._tried:
                 continue
-            if soon and not is_last and self._health.is_put_off(address, now_s):
+            if soon and not is_last and self._health.is_backing_off(address, now_s):
                 return None
             return address
         return None
 
-    def _may_change(self, failure: ReplicaFailure) -> bool:
-        """Return whether a retry may help: the service was away or a standby, or it was behind and
-        there are other addresses."""
+    def _may_recover(self, failure: ReplicaFailure) -> bool:
+        """Return whether a later attempt may succeed: the service was unavailable or a standby, or
+        it was behind and there are other addresses."""
         if failure.kind is FailureKind.BEHIND:
             return len(self._addresses) > 1
-        return failure.kind in (FailureKind.AWAY, FailureKind.STANDBY)
+        return failure.kind in (FailureKind.UNAVAILABLE, FailureKind.STANDBY)
 
 
-_SOON: Final = (FailureKind.BEHIND, FailureKind.STANDBY)
+_READY_SOON: Final = (FailureKind.BEHIND, FailureKind.STANDBY)

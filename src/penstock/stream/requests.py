@@ -1,4 +1,4 @@
-"""Requests to the stream service, and how a refusal reaches the reader.
+"""The requests to the stream service, and the form of its refusals.
 
 Requests are small JSON objects::
 
@@ -11,11 +11,11 @@ Requests are small JSON objects::
                                         → {"ranges"}
     action "lease"    {"group", "stream", "topics", "epoch", "offset", "ttl_s", "resume"?, "about"?}
                                         → {"epoch", "offset", "ttl_s", "lost"}
-    action "release"  {"group"}         → whether there was one
+    action "release"  {"group"}         → whether there was such a reader
     action "readers"  {}                → [{"group", "offset", "lag_messages", "lag_s", ...}, ...]
     action "landed"   {"table", "stream", "topics", "epoch", "since", "end"} → {"offset"}
     action "tables"   {}                → [{"table", "offset", "lag_messages", "lag_s", ...}, ...]
-    action "forget"   {"table"}         → whether there was one
+    action "forget"   {"table"}         → whether there was such a table
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?, "since"?, "until"?}
                                         → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
@@ -23,34 +23,36 @@ Requests are small JSON objects::
     action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
-last], that the repair of a damaged store has given up; a range with any of them is refused.
+last], that the repair of a damaged store has given up; a range that includes one is refused.
 Leases are explained in `penstock.control.reader_requests`, landed messages in
 `penstock.control.landed_requests`.
-A command is a JSON object {"stream", "filter"?, "columns"?, "start"?, "end"?, "since"?, "until"?}:
-the flight of the chosen rows, with an endpoint for each part of the log that may have some
-(docs/log_commands.md). Its `since` and `until` may also be a time of ISO 8601 with its zone.
-`filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
-`received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
-or after it (`penstock.store.time_search`), null where there is none. A replica of the log that has
-not come up to `end` yet refuses.
-`since` and `until` are such times, too: rows that were received at or after the one and before the
-other. `ranges` are the offsets of a range where there may be such rows
-(`penstock.store.time_index`); null where that takes longer: ask again.
+A command is a JSON object {"stream", "filter"?, "columns"?, "start"?, "end"?, "since"?, "until"?}
+for a flight of selected rows, with an endpoint for each part of the log that may have such rows
+(docs/log_commands.md). Its `since` and `until` may also be ISO 8601 times with a time zone.
+`filter` is an MQTT topic filter or a list of them; `columns` names the columns to return.
+`received_at` is a time in µs since the Unix epoch; the answer is the first offset received at or
+after it (`penstock.store.time_search`), or null if there is none. A replica whose log ends before
+`end` refuses.
+`since` and `until` are times in µs, too; they select rows received at or after `since` and before
+`until`. `ranges` are the ranges of offsets that may have such rows (`penstock.store.time_index`),
+or null if finding them takes longer than one call may: the client repeats the request.
 
 A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
-What a token is for is in its file (`penstock.auth.tokens`): do_get, offset_at and received_between
-need the role read, the actions for readers and tables lease, those that publish publish.
+The file of the tokens gives their roles (`penstock.auth.tokens`): do_get, offset_at and
+received_between need the role `read`, the actions for readers and tables `lease`, the actions for
+publishing `publish`.
 
-Rows to publish come in the descriptor's command, and are staged for a batch of a sink
-(`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in
-their order. The client repeats `publish` until `is_done`.
+A do_put carries rows to publish, with its request as the descriptor's command; they are staged for
+a batch of a sink (`penstock.stream.publishing`). `files` are the answers to the puts that make up
+the batch, in their order. The client repeats `publish` until `is_done`.
 
-In a cluster each machine answers what only reads. A range that ends behind what the machine has is
-refused as `behind`: it has that soon, or another machine has it. What changes something, and the
-lists of readers and tables, the primary answers; others refuse it as `not_primary`.
+In a cluster each machine answers requests that only read. A range that ends behind the end of the
+machine's log is refused as `behind`: the client retries later, or at another machine. The primary
+alone answers requests that change something, and the lists of readers and tables; others refuse
+them as `not_primary`.
 
-A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
-alone is also in `extra_info`, so that the other end need not parse the message.
+A refusal is a Flight error whose message is a word from `Refusal` and a sentence; the word alone is
+also in `extra_info`, so that the client need not parse the message.
 """
 
 from __future__ import annotations
@@ -67,19 +69,19 @@ import msgspec
 from penstock.engine.topics import is_topic_filter
 
 TOPIC_LEVELS_MAX: Final = 1000
-"""Most levels of a topic filter that a reader may use."""
+"""Greatest number of levels of a reader's topic filter."""
 
 FILTERS_MAX: Final = 1000
-"""Most topic filters of one request."""
+"""Greatest number of topic filters in a request."""
 
 REQUEST_BYTES_MAX: Final = 1_048_576
-"""Most bytes of one request."""
+"""Greatest size of a request."""
 
 SET_BYTES_MAX: Final = 16 * 1_048_576
-"""Most bytes of one request that names the files of a batch, some hundred bytes each."""
+"""Greatest size of a request that names the files of a batch, some hundred bytes each."""
 
 COUNT_MAX: Final = 2**63 - 1
-"""The largest offset or number; Arrow has no larger."""
+"""The largest offset or number: the largest int64 of Arrow."""
 
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, the latest time a request may name."""
@@ -87,7 +89,7 @@ TIME_US_MAX: Final = 253_402_300_799_999_999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
-"""Most characters of the client identifier that the log shows for published rows."""
+"""Greatest length of the client identifier that the log has for published rows, in characters."""
 
 
 class Refusal(StrEnum):
@@ -106,7 +108,7 @@ class Refusal(StrEnum):
 
 
 class RequestError(Exception):
-    """Raised for a request that cannot be served."""
+    """Raised for a request that is refused, with the kind of refusal and a sentence."""
 
     def __init__(self, refusal: Refusal, sentence: str) -> None:
         super().__init__(sentence)
@@ -119,11 +121,14 @@ class RangeRequest:
     """A request for rows of a stream from offset `start` up to, not including, `end`.
 
     Attributes:
-        epoch: the incarnation of the log that the offsets belong to.
-        topic_filters: rows must match one of these; none: all of the stream's rows.
-        columns: names of the columns wanted, in order; None: all.
-        since_us: rows received at this time or later, µs since the Unix epoch; None: all.
-        until_us: rows received before this time; None: all.
+        stream: name of the stream.
+        epoch: epoch of the log that the offsets belong to.
+        start: first offset.
+        end: offset after the last.
+        topic_filters: rows must match one of these; empty for all rows of the stream.
+        columns: names of the columns to return, in order; None for all.
+        since_us: only rows received at this time or later, µs since the Unix epoch; None for all.
+        until_us: only rows received before this time, µs since the Unix epoch; None for all.
     """
 
     stream: str
@@ -155,12 +160,12 @@ class RangeRequest:
 
     @classmethod
     def from_json(cls, data: bytes) -> RangeRequest:
-        """Read a ticket; raise RequestError if something is wrong with it."""
+        """Return the request in a ticket; raise RequestError if the ticket is malformed."""
         fields = read_object(data)
         known = {"stream", "epoch", "start", "end", "filter", "columns", "since", "until"}
         unknown = set(fields) - known
         if unknown:
-            raise _bad(f"a ticket has no field {min(unknown)!r}")
+            raise _bad_request(f"a ticket has no field {min(unknown)!r}")
         start, end = read_range(fields)
         return cls(
             stream=read_text(fields, "stream"),
@@ -176,12 +181,16 @@ class RangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class FlightRequest:
-    """The request in a Flight descriptor: a stream, or the rows and columns chosen of it.
+    """The request in a Flight descriptor: for a stream, or for some of its rows and columns.
 
     Attributes:
-        start: first offset; None: the first that the stream has.
-        end: offset after the last; None: the end of the log.
-        others: as for `RangeRequest`.
+        stream: name of the stream.
+        topic_filters: rows must match one of these; empty for all rows of the stream.
+        columns: names of the columns to return, in order; None for all.
+        start: first offset; None for the first offset of the stream.
+        end: offset after the last; None for the end of the log.
+        since_us: only rows received at this time or later, µs since the Unix epoch; None for all.
+        until_us: only rows received before this time, µs since the Unix epoch; None for all.
     """
 
     stream: str
@@ -194,25 +203,25 @@ class FlightRequest:
 
     @property
     def has_times(self) -> bool:
-        """True if the time of receipt matters."""
+        """True if the time of receipt is limited."""
         return self.since_us is not None or self.until_us is not None
 
     @classmethod
     def from_json(cls, data: bytes) -> FlightRequest:
-        """Read a command; raise RequestError if something is wrong with it."""
+        """Return the request in a command; raise RequestError if the command is malformed."""
         fields = read_object(data)
         known = {"stream", "filter", "columns", "start", "end", "since", "until"}
         unknown = set(fields) - known
         if unknown:
-            raise _bad(f"a command has no field {min(unknown)!r}")
+            raise _bad_request(f"a command has no field {min(unknown)!r}")
         return cls(
             read_text(fields, "stream"),
             _topic_filters(fields.get("filter")),
             _columns(fields),
             read_offset(fields, "start") if "start" in fields else None,
             read_offset(fields, "end") if "end" in fields else None,
-            _moment(fields, "since") if "since" in fields else None,
-            _moment(fields, "until") if "until" in fields else None,
+            _read_moment(fields, "since") if "since" in fields else None,
+            _read_moment(fields, "until") if "until" in fields else None,
         )
 
 
@@ -221,12 +230,12 @@ class PutRequest:
     """A request to stage rows.
 
     Attributes:
-        sink: the name of the sink that publishes them.
-        batch: the number of the sink's batch to which they belong.
-        run: the attempt at that batch. An attempt at a part of it is called RUN-…, and is given
-            up by itself, or with RUN.
-        partition: the part of the batch to which they belong.
-        first_row: the number of the first one in that part.
+        sink: name of the sink that publishes the rows.
+        batch: number of the sink's batch to which they belong.
+        run: name of the attempt at that batch. The attempt of a task is called RUN-…, and can be
+            abandoned alone, or together with RUN.
+        partition: number of the batch's partition to which the rows belong.
+        first_row: number of the first of these rows in the partition.
     """
 
     sink: str
@@ -236,32 +245,32 @@ class PutRequest:
     first_row: int = 0
 
     def to_json(self) -> bytes:
-        """Return the command of the descriptor."""
+        """Return the command of the Flight descriptor."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> PutRequest:
-        """Read a command; raise RequestError if something is wrong with it."""
+        """Return the request in a command; raise RequestError if the command is malformed."""
         fields = read_object(data)
         return cls(
             read_text(fields, "sink"),
-            _number(fields, "batch"),
+            _read_number(fields, "batch"),
             read_text(fields, "run"),
-            _number(fields, "partition"),
-            _number(fields, "first_row"),
+            _read_number(fields, "partition"),
+            _read_number(fields, "first_row"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """A request to publish a batch, or to give it up.
+    """A request to publish a batch, or to abandon it.
 
     Attributes:
-        sink: the name of its sink.
-        batch: its number.
-        run: the attempt at it.
-        client_id: the publisher that the log shows for its messages.
-        files: name, rows and bytes of each of its files, in their order.
+        sink: name of the sink.
+        batch: number of the batch.
+        run: name of the attempt at the batch.
+        client_id: the client identifier that the log has for the batch's messages.
+        files: name, rows and bytes of each file of the batch, in order.
     """
 
     sink: str
@@ -272,17 +281,19 @@ class SetRequest:
 
     @classmethod
     def from_json(cls, data: bytes) -> SetRequest:
-        """Read a body; raise RequestError if something is wrong with it."""
+        """Return the request in a body; raise RequestError if the body is malformed."""
         fields = read_object(data, SET_BYTES_MAX)
         files = fields.get("files")
         if not isinstance(files, list) or not all(_is_file(file) for file in files):
-            raise _bad("files must be a list of name, rows and bytes")
+            raise _bad_request("files must be a list of name, rows and bytes")
         client_id = read_text(fields, "client_id")
         if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
-            raise _bad(f"client_id may have {CLIENT_ID_CHARACTERS_MAX} characters, and no U+0000")
+            raise _bad_request(
+                f"client_id may have {CLIENT_ID_CHARACTERS_MAX} characters, and no U+0000"
+            )
         return cls(
             read_text(fields, "sink"),
-            _number(fields, "batch"),
+            _read_number(fields, "batch"),
             read_text(fields, "run"),
             client_id,
             tuple((name, rows, size_bytes) for name, rows, size_bytes in files),
@@ -290,44 +301,46 @@ class SetRequest:
 
 
 def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """Return the JSON object in `data`; raise RequestError if it is something else."""
+    """Return the JSON object in `data`; raise RequestError if `data` is too long or no object."""
     if len(data) > bytes_max:
-        raise _bad(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
+        raise _bad_request(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:  # the latter: nested too deep
-        raise _bad("a request must be a JSON object") from error
+        raise _bad_request("a request must be a JSON object") from error
     if not isinstance(fields, dict):
-        raise _bad("a request must be a JSON object")
+        raise _bad_request("a request must be a JSON object")
     return fields
 
 
 def read_text(fields: dict[str, Any], name: str) -> str:
-    """Return the text in field `name`; raise RequestError if it is missing or something else."""
+    """Return the text in field `name`; raise RequestError if the field is missing or no text."""
     value = fields.get(name)
     if not isinstance(value, str):
-        raise _bad(f"{name} must be given, as text")
+        raise _bad_request(f"{name} must be given, as text")
     return value
 
 
 def read_range(fields: dict[str, Any]) -> tuple[int, int]:
-    """Return the offsets `start` and `end`; raise RequestError if they are no range."""
+    """Return the fields `start` and `end`; raise RequestError if they are no range of offsets."""
     start, end = read_offset(fields, "start"), read_offset(fields, "end")
     if start > end:
-        raise _bad(f"the range ends at {end}, before it starts at {start}")
+        raise _bad_request(f"the range ends at {end}, before it starts at {start}")
     return start, end
 
 
 def read_time(fields: dict[str, Any], name: str) -> int:
-    """Return the µs since the Unix epoch in field `name`; raise RequestError if it has none."""
+    """Return the time in field `name`, µs since the Unix epoch; raise RequestError if it is
+    missing or out of range."""
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TIME_US_MAX:
-        raise _bad(f"{name} must be given, in µs since 1970 up to the year 9999")
+        raise _bad_request(f"{name} must be given, in µs since 1970 up to the year 9999")
     return value
 
 
-def _moment(fields: dict[str, Any], name: str) -> int:
-    """Return the time in field `name`, in µs or as ISO 8601, in µs since the Unix epoch."""
+def _read_moment(fields: dict[str, Any], name: str) -> int:
+    """Return the time in field `name`, which may be a number or ISO 8601, in µs since the Unix
+    epoch; raise RequestError if it is neither."""
     value = fields[name]
     if not isinstance(value, str):
         return read_time(fields, name)
@@ -336,12 +349,14 @@ def _moment(fields: dict[str, Any], name: str) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise _bad(f"{name} must be in µs since 1970, or a time such as 2026-11-26T08:00:00Z")
+        raise _bad_request(
+            f"{name} must be in µs since 1970, or a time such as 2026-11-26T08:00:00Z"
+        )
     return read_time({name: (moment - _EPOCH) // timedelta(microseconds=1)}, name)
 
 
-def bad_filter(topic_filters: Sequence[str]) -> str | None:
-    """Return the first of the filters that is not well formed; None if all are."""
+def find_invalid_filter(topic_filters: Sequence[str]) -> str | None:
+    """Return the first filter that is no valid MQTT topic filter; None if all are valid."""
     for topic_filter in topic_filters:
         if not is_topic_filter(topic_filter, TOPIC_LEVELS_MAX):
             return topic_filter
@@ -349,17 +364,17 @@ def bad_filter(topic_filters: Sequence[str]) -> str | None:
 
 
 def read_offset(fields: dict[str, Any], name: str) -> int:
-    """Return the offset in field `name`; raise RequestError if it has none."""
+    """Return the offset in field `name`; raise RequestError if it is missing or no offset."""
     value = fields.get(name)
     if not _is_count(value):
-        raise _bad(f"{name} must be given, as an offset of 0 or more")
+        raise _bad_request(f"{name} must be given, as an offset of 0 or more")
     return value
 
 
-def _number(fields: dict[str, Any], name: str) -> int:
+def _read_number(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not _is_count(value):
-        raise _bad(f"{name} must be given, as a number of 0 or more")
+        raise _bad_request(f"{name} must be given, as a number of 0 or more")
     return value
 
 
@@ -378,12 +393,14 @@ def _topic_filters(value: object) -> tuple[str, ...]:
         return ()
     filters = [value] if isinstance(value, str) else value
     if not isinstance(filters, list) or not _is_texts(filters):
-        raise _bad("filter must be an MQTT topic filter, or a list of them")
+        raise _bad_request("filter must be an MQTT topic filter, or a list of them")
     if len(filters) > FILTERS_MAX:
-        raise _bad(f"filter may hold {FILTERS_MAX} topic filters, and this one has {len(filters)}")
-    wrong = bad_filter(filters)
+        raise _bad_request(
+            f"filter may hold {FILTERS_MAX} topic filters, and this one has {len(filters)}"
+        )
+    wrong = find_invalid_filter(filters)
     if wrong is not None:
-        raise _bad(f"{wrong!r} is not an MQTT topic filter")
+        raise _bad_request(f"{wrong!r} is not an MQTT topic filter")
     return tuple(filters)
 
 
@@ -392,7 +409,7 @@ def _columns(fields: dict[str, Any]) -> tuple[str, ...] | None:
     if columns is None:
         return None
     if not _is_texts(columns):
-        raise _bad("columns must be a list of names")
+        raise _bad_request("columns must be a list of names")
     return tuple(columns)
 
 
@@ -400,5 +417,5 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _bad(sentence: str) -> RequestError:
+def _bad_request(sentence: str) -> RequestError:
     return RequestError(Refusal.BAD_REQUEST, sentence)

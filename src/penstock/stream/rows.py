@@ -1,8 +1,8 @@
-"""The rows that a reader of a stream gets: one row per message, in Arrow columns.
+"""The rows that readers of a stream get: one row per message, in Arrow columns.
 
-The log stores messages as the broker has them (`penstock.store.chunk`): raw property bytes, µs as
-integers, no offsets. This module turns such rows into the public form. Columns that were not
-asked for are not built; properties are parsed once per distinct value of a block.
+The log stores messages in the broker's form (`penstock.store.chunk`): raw property bytes, µs as
+integers, no offsets. This module converts such rows to the public form. Only requested columns are
+built; properties are parsed once per distinct value of a block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROPERTIES_TYPE: Final = pa.struct(
         ),
     ]
 )
-"""The MQTT 5 properties of a message [MQTT 5 §3.3.2.3] that its readers get with it."""
+"""The MQTT 5 properties of a message [MQTT 5 §3.3.2.3] that are forwarded to its subscribers."""
 
 STREAM_SCHEMA: Final = pa.schema(
     [
@@ -49,8 +49,8 @@ STREAM_SCHEMA: Final = pa.schema(
         pa.field("properties", PROPERTIES_TYPE),
     ]
 )
-"""The columns of a stream. All are nullable by type, because Spark compares types exactly and
-makes its own nullable; only `properties` is ever null."""
+"""The columns of a stream. All have nullable types, because Spark compares types exactly and its
+own types are nullable; only `properties` is ever null."""
 
 PUBLISH_SCHEMA: Final = pa.schema(
     [
@@ -61,14 +61,15 @@ PUBLISH_SCHEMA: Final = pa.schema(
         pa.field("properties", PROPERTIES_TYPE),
     ]
 )
-"""The columns of rows that are to be published, as in a stream; only `properties` may be null."""
+"""The columns of rows to be published, with the types of a stream; only `properties` may be
+null."""
 
 
 def select_schema(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of the given columns, in their order (None: all).
+    """Return the schema with these columns of a stream, in this order; None for all columns.
 
     Raises:
-        KeyError: a stream has no such column; its argument is the name.
+        KeyError: a stream has no such column; the error's argument is the name.
     """
     if columns is None:
         return STREAM_SCHEMA
@@ -83,8 +84,8 @@ def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Sche
 
     Args:
         log_rows: rows of `LOG_SCHEMA`.
-        offsets: their offsets, int64, of the same length.
-        epoch: the log's incarnation.
+        offsets: the offset of each row, int64.
+        epoch: epoch of the log.
         schema: the result of `select_schema`.
     """
     assert len(offsets) == log_rows.num_rows, "each row has its offset"

@@ -1,12 +1,12 @@
-"""Takes a copy of another member's store over its stream service (``stream.seeds``).
+"""Fetches a copy of another member's store from its stream service (``stream.seeds``).
 
-A member of a cluster runs it as a process of its own, so that neither the bytes nor the examination
-of the copy hold up the broker; `penstock cluster reseed` runs it itself.
+A member of a cluster runs this module as a process of its own, so that neither fetching nor
+examining the copy slows the broker; `penstock cluster reseed` calls it in its own process.
 
-Life of the process: it prints ``fetched BYTES TOTAL`` now and then, and ``whole SEQUENCE EPOCH``
-when the copy in DATA_DIR/seed.unfinished is complete, examined, and has come to that sequence of
-the log. It ends with exit code 0, or 1 and a sentence on standard error, and when its standard
-input ends.
+The process prints ``fetched BYTES TOTAL`` after each file, and ``whole SEQUENCE EPOCH`` when the
+copy in DATA_DIR/seed.unfinished is complete and examined; SEQUENCE is the entry of the cluster's
+log up to which the copy has applied it. Then it ends with exit code 0; after an error with exit
+code 1 and a sentence on standard error. It also ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -41,52 +41,54 @@ from penstock.stream.seeds import SeedFiles, SeedTicket
 from penstock.telemetry.terminal import guard_terminals
 
 COPY_S_MAX: Final = 600.0
-"""Longest time in seconds that a member may take to make a copy of its store."""
+"""Longest time that the other member may take to make a copy of its store, in seconds."""
 
 FILE_S_MAX: Final = 3600.0
+"""Longest time in which a file is fetched, in seconds."""
+
 SPARE_BYTES: Final = 268_435_456
-"""Bytes that are left free on the disk beside the copy."""
+"""Bytes that must stay free on the disk beside the copy."""
 
 NICENESS: Final = 10
 _NAME: Final = re.compile(r"(?:store/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
 
-Progress = Callable[[int, int], None]
-"""Takes the bytes that have come, and those of the whole copy."""
+ProgressCallback = Callable[[int, int], None]
+"""A progress callback: called with the bytes received so far and the bytes of the whole copy."""
 
 
-class Copy(NamedTuple):
-    """A copy that is complete and whole.
+class FetchedCopy(NamedTuple):
+    """A complete, examined copy of a store.
 
     Attributes:
-        sequence: the entry of the log up to which it has come.
-        epoch: the epoch of its log of messages.
+        sequence: the entry of the cluster's log up to which the copy has applied it.
+        epoch: epoch of the copy's log of messages.
     """
 
     sequence: int
     epoch: str
 
 
-def fetch(
-    address: str, credentials: Credentials, data_dir: Path, node: str, progress: Progress
-) -> Copy:
-    """Take a copy of the store of the member at ``address`` into DATA_DIR/seed.unfinished.
+def fetch_copy(
+    address: str, credentials: Credentials, data_dir: Path, node: str, progress: ProgressCallback
+) -> FetchedCopy:
+    """Fetch a copy of another member's store into DATA_DIR/seed.unfinished, and examine it.
 
     Args:
-        address: HOST:PORT of its stream service.
-        credentials: token, TLS and certificates.
+        address: HOST:PORT of the other member's stream service.
+        credentials: token, TLS settings and certificates.
         data_dir: the data directory of this member.
-        node: its name: an earlier copy for it is removed.
-        progress: told how far it is.
+        node: name of this member; the other member removes an earlier copy for this name.
+        progress: called after each file.
 
     Raises:
         ConfigError: a file of the credentials cannot be used.
-        StoreFailed: the other member does not give it, it does not arrive, or the disk is full.
-        StoreDamaged: it is not whole.
+        StoreFailed: the other member refuses, the transfer fails, or the disk is full.
+        StoreDamaged: the copy is damaged, or is no store of a cluster's member.
     """
     unfinished = new_unfinished_copy(data_dir)
     connections = Connections([address], credentials)
     try:
-        connection = connections.to(address)
+        connection = connections.get(address)
         _fetch_files(connection, unfinished, node, progress)
     except (flight.FlightError, pa.ArrowException) as error:
         raise StoreFailed(
@@ -96,10 +98,12 @@ def fetch(
         raise StoreFailed(f"the copy cannot be written: {with_remedy(error, data_dir)}") from error
     finally:
         connections.close_all()
-    return _examined(unfinished)
+    return _examine_copy(unfinished)
 
 
-def _fetch_files(connection: Connection, unfinished: Path, node: str, progress: Progress) -> None:
+def _fetch_files(
+    connection: Connection, unfinished: Path, node: str, progress: ProgressCallback
+) -> None:
     client = connection.flight
     action = flight.Action("seed", msgspec.json.encode({"node": node}))
     (answer,) = client.do_action(action, connection.options(COPY_S_MAX))
@@ -121,7 +125,7 @@ def _fetch_files(connection: Connection, unfinished: Path, node: str, progress: 
             progress(done, total)
     finally:
         body = msgspec.json.encode({"seed": made.seed})
-        with contextlib.suppress(flight.FlightError, pa.ArrowException):  # else removed later
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):  # removed when idle, too
             list(client.do_action(flight.Action("seed_done", body), connection.options(10.0)))
 
 
@@ -145,11 +149,11 @@ def _fetch_file(connection: Connection, ticket: SeedTicket, path: Path, size: in
         )
 
 
-def _examined(unfinished: Path) -> Copy:
-    """Return how far the copy has come, when all of it was read.
+def _examine_copy(unfinished: Path) -> FetchedCopy:
+    """Examine the copy in ``unfinished``; return its position in the cluster's log and its epoch.
 
     Raises:
-        StoreDamaged: it is not whole, or is no view of a log.
+        StoreDamaged: the copy is damaged, or has no position in a cluster's log.
     """
     problems = examine(unfinished).problems
     if problems:
@@ -162,11 +166,11 @@ def _examined(unfinished: Path) -> Copy:
         database.close()
     if position.sequence == 0 or not epoch:
         raise StoreDamaged("the copy is no view of a cluster's log: it has no position in it")
-    return Copy(position.sequence, epoch)
+    return FetchedCopy(position.sequence, epoch)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Take a copy; return the exit code."""
+    """Fetch a copy as the command line says; return the exit code."""
     guard_terminals()
     parser = argparse.ArgumentParser(prog="penstock.stream.seed_client", description="Seeding")
     parser.add_argument("--data-dir", type=Path, required=True, help="this broker's data directory")
@@ -193,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fetched {done} {total}", flush=True)
 
     try:
-        copy = fetch(options.source, credentials, options.data_dir, options.node, progress)
+        copy = fetch_copy(options.source, credentials, options.data_dir, options.node, progress)
     except PenstockError as error:
         print(error, file=sys.stderr)
         return 1

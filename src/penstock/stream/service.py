@@ -3,19 +3,19 @@
     broker ──writes──▶ RocksDB ◀──reads as a secondary── stream service ──Flight──▶ Spark, others
        └──moves──▶ committed watermark ◀──obeys──────────────┘
 
-It never slows the broker: it takes no lock the broker could wait for, runs at a lower priority, and
-when it dies the broker starts it again. It shows nothing that is not synced (`store.secondary`).
-Rows that are to be published go the other way, through files (`stream.publishing`).
+The service does not slow the broker: it takes no lock that the broker could wait for, runs at a
+lower priority, and the broker starts it again when it dies. It shows only synced messages
+(`store.secondary`). Rows to be published take the opposite way, through files
+(`stream.publishing`).
 
-A range is read block by block, and the next block only when the reader has taken the one before, so
-memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
+A range is read block by block, and the next block only after the reader has received the one
+before, so each open read takes the memory of one block. No RocksDB iterator is open in between.
 
-With a certificate it speaks TLS, and with a token file it asks each caller for one of its tokens.
-Both are read when it starts; the broker restarts it when they are to be read anew.
+With a certificate the service uses TLS, and with a token file it demands a token from each caller.
+Both are read at the start; the broker restarts the service to have them read again.
 
-Life of the process: it prints `ready grpc://HOST:PORT` (with TLS `grpc+tls://`) when it serves, and
-ends with exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, which is when its
-parent is gone.
+The process prints `ready grpc://HOST:PORT` (with TLS `grpc+tls://`) when it serves, and ends with
+exit code 0 on SIGTERM, on SIGINT, or when its standard input ends because its parent has ended.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ from penstock.telemetry.terminal import guard_terminals
 from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
-"""Most rows of one record batch sent to a reader."""
+"""Greatest number of rows of a record batch sent to a reader."""
 
 NICENESS: Final = 10
-"""How far the process steps back behind the broker (0 to 19)."""
+"""By how much the process lowers its priority below the broker's (0 to 19)."""
 
 ENDPOINTS_MAX: Final = 1000
-"""Most endpoints of one flight; neighbouring parts of the log are joined beyond that."""
+"""Greatest number of endpoints of a flight with a time span; with more ranges it gets one."""
 
 SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""Time open requests have to end; readers resume after a restart."""
+"""Seconds that open requests have to end at a shutdown; readers resume after a restart."""
 
 _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 
@@ -104,11 +104,22 @@ _ROLE_OF: Final = {
     "seed": SEED,
     "seed_done": SEED,
 }
-"""The role that an action needs; the others need none."""
+"""The role that a caller of an action needs; actions that are not listed need none."""
 
 
 class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves the streams of one log. It listens as soon as it is made."""
+    """Serves the streams of one log; it listens as soon as it is constructed.
+
+    Args:
+        bind: address to listen on.
+        log: the log.
+        streams: the streams to serve.
+        certificate: certificate and private key, PEM; None for no TLS.
+        client_authorities: authorities of client certificates, PEM; None to demand none.
+        tokens: the accepted tokens; None to demand none.
+        publishing: the actions that publish rows; None if nothing may be published.
+        anonymous: permissions of callers without a token; None to refuse such callers.
+    """
 
     def __init__(
         self,
@@ -134,7 +145,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._seeds = Seeds(log.data_dir, bind.is_loopback or client_authorities is not None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
         self._times = TimeActions(log, self._streams, self._stream)
-        self._others = {
+        self._actions = {
             **self._times.actions,
             **ReaderActions(log.data_dir, log, self._stream).actions,
             **LandedActions(log.data_dir, log, self._stream).actions,
@@ -142,11 +153,11 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         }
 
     def remove_seeds(self) -> None:
-        """Remove the copies for other members: the service ends."""
+        """Remove the copies of the store for other members, before the service ends."""
         self._seeds.remove_all()
 
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
-        """Yield a flight for each stream. Its records are the offsets it spans, filters aside."""
+        """Yield a flight for each stream; its record count is the number of offsets of the log."""
         try:
             for name in self._streams:
                 descriptor = flight.FlightDescriptor.for_path(name)
@@ -157,7 +168,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def get_flight_info(
         self, context: object, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """Return the flight of one stream, as `list_flights` has it, or of a part of its rows."""
+        """Return the flight of a stream, or of the rows and columns that a command selects."""
         try:
             request = _read_descriptor(descriptor)
             _authorize(context, READ if request.has_times else "")  # as the action for times
@@ -168,7 +179,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def get_schema(
         self, _context: object, descriptor: flight.FlightDescriptor
     ) -> flight.SchemaResult:
-        """Return the columns of a flight."""
+        """Return the schema of a flight."""
         try:
             request = _read_descriptor(descriptor)
             self._stream(request.stream)
@@ -179,11 +190,11 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def _flight(
         self, request: FlightRequest, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """Return a flight with one endpoint for each range without a gap that may have its rows.
+        """Return a flight with one endpoint for each contiguous range that may have its rows.
 
-        How many rows match is not known: records are the offsets they span, or -1 where filters
-        leave an unknown part of them. Bytes are -1: the log counts those of its chunks, with
-        messages that are in no stream, and a flight has other columns.
+        The number of records is the number of offsets in these ranges, or -1 if filters or times
+        select an unknown part of them. The number of bytes is -1 (unknown): the log counts the
+        bytes of its chunks, which include internal messages and have other columns.
         """
         stream = self._stream(request.stream)
         schema = _schema(request.columns)
@@ -207,17 +218,17 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         _check_bounds(whole, extent)
         spans = [(start, end)]
         if request.has_times:
-            spans = self._times.spans(extent, whole, ENDPOINTS_MAX)
+            spans = self._times.find_spans(extent, whole, ENDPOINTS_MAX)
         ranges = [part for one in spans for part in subtract_ranges(*one, extent.given_up)]
         ranges = ranges or [(end, end)]
         tickets = [replace(whole, start=begin, end=until) for begin, until in ranges]
-        filtered = request.topic_filters or request.has_times
-        records = -1 if filtered else sum(until - begin for begin, until in ranges)
+        is_filtered = request.topic_filters or request.has_times
+        records = -1 if is_filtered else sum(until - begin for begin, until in ranges)
         endpoints = [flight.FlightEndpoint(ticket.to_json(), []) for ticket in tickets]
         return flight.FlightInfo(schema, descriptor, endpoints, records, -1)
 
     def list_actions(self, _context: object) -> list[tuple[str, str]]:
-        """Return the actions served, each with a description of its answer."""
+        """Return the name and a description of each action."""
         return [
             ("streams", "the streams offered, as JSON"),
             (
@@ -233,36 +244,36 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         ]
 
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
-        """Answer one of the actions of `list_actions`."""
+        """Perform one of the actions of `list_actions`; return its answer as JSON."""
         try:
             role = _ROLE_OF.get(action.type, "")
             grant = _authorize(context, role)
             if role == SEED:
-                self._seeds.check(_has_token(context))
+                self._seeds.check_caller(_has_token(context))
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
                 return [self._offsets(read_object(action.body.to_pybytes()))]
-            act = self._others.get(action.type)
+            act = self._actions.get(action.type)
             if act is not None:
                 fields = read_object(action.body.to_pybytes())
                 return [msgspec.json.encode(act(fields, grant))]
             if action.type == "publish":
-                wanted = SetRequest.from_json(action.body.to_pybytes())
-                return [msgspec.json.encode(self._publishing.publish(wanted, grant))]
+                request = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.publish(request, grant))]
             if action.type == "abandon":
-                wanted = SetRequest.from_json(action.body.to_pybytes())
-                return [msgspec.json.encode(self._publishing.abandon(wanted, grant))]
+                request = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.abandon(request, grant))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _flight_error(error) from error
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
-        """Return the rows of a range, in order of offset."""
+        """Return the rows of a range in the order of offsets, or a file of a copy of the store."""
         try:
-            wanted = read_ticket(ticket.ticket)
-            if wanted is not None:
-                return self._get_seed(context, wanted)
+            seed_ticket = read_ticket(ticket.ticket)
+            if seed_ticket is not None:
+                return self._get_seed(context, seed_ticket)
             grant = _authorize(context, READ)
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
@@ -275,12 +286,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
     def _get_seed(self, context: object, ticket: SeedTicket) -> flight.GeneratorStream:
         _authorize(context, SEED)
-        self._seeds.check(_has_token(context))
+        self._seeds.check_caller(_has_token(context))
         return flight.GeneratorStream(seeds.SCHEMA, self._seed_pieces(ticket))
 
     def _seed_pieces(self, ticket: SeedTicket) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._seeds.pieces(ticket)
+            yield from self._seeds.read_pieces(ticket)
         except (RequestError, PenstockError) as error:
             raise _flight_error(error) from error
 
@@ -291,7 +302,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Stage rows that are to be published; the answer names their file."""
+        """Stage rows that are to be published; the answer is the name of the staged file, its rows
+        and its bytes."""
         try:
             grant = _authorize(context, PUBLISH)
             request = PutRequest.from_json(descriptor.command or b"")
@@ -347,7 +359,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
 
 def _authorize(context: Any, role: str) -> Grant:
-    """Return the grant of the caller; raise RequestError if it has not the role `role`."""
+    """Return the permissions of the caller; raise RequestError if it lacks `role` (empty: any)."""
     caller = None if context is None else context.get_middleware("tokens")
     grant: Grant = EVERYTHING if caller is None else caller.grant
     if role and role not in grant.roles:
@@ -356,7 +368,7 @@ def _authorize(context: Any, role: str) -> Grant:
 
 
 def _has_token(context: Any) -> bool:
-    """Return whether the service asks callers for tokens."""
+    """Return whether the caller's token was checked, because the service demands tokens."""
     return context is not None and context.get_middleware("tokens") is not None
 
 
@@ -400,7 +412,7 @@ def _check_bounds(request: RangeRequest, extent: Extent) -> None:
 
 
 def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:
-    """Return the Flight error that tells a reader about `error`."""
+    """Return the Flight error for `error`, in the form that `stream.requests` describes."""
     if isinstance(error, StoreNotReady):
         return flight.FlightUnavailableError(
             f"{Refusal.NOT_READY}: {error}", Refusal.NOT_READY.encode()
@@ -419,7 +431,7 @@ def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service until it is told to stop; return the exit code."""
+    """Run the service until the process should stop; return the exit code."""
     guard_terminals()
     parser = argparse.ArgumentParser(prog="penstock.stream.service", description="Stream service")
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
@@ -449,7 +461,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
-    ending = StopSignal()
+    stop_signal = StopSignal()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
@@ -459,13 +471,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2
     if options.port_file is not None:
-        _write_whole(options.port_file, str(server.port))
+        _replace_file(options.port_file, str(server.port))
     try:
         print(f"ready {server.scheme}://{Address(bind.host, server.port)}", flush=True)
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    ending.wait()
+    stop_signal.wait()
     _shut_down(server)
     server.remove_seeds()
     return 0
@@ -474,11 +486,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read_tokens(
     files: Sequence[Path] | None, seed_file: Path | None
 ) -> tuple[Tokens | None, Grant | None]:
-    """Return the accepted tokens, None for none, and the permissions of callers without one.
+    """Return the accepted tokens, and the permissions of callers without a token.
+
+    The tokens are None if callers need none; the permissions are None if callers need a token.
 
     Args:
-        files: files of the tokens that every caller needs; None: none is needed.
-        seed_file: the file of tokens for copies of the store alone.
+        files: files of tokens, of which every caller needs one; None if callers need no token.
+        seed_file: file of tokens that only permit to fetch a copy of the store; None for none.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -497,8 +511,8 @@ def _shut_down(server: StreamServer) -> None:
     closing.join(SHUTDOWN_TIMEOUT_S)
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Replace the file at once, so that a reader sees either nothing or all of it."""
+def _replace_file(path: Path, text: str) -> None:
+    """Replace the file atomically, so that a reader never sees a part of the text."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_text(text)
     unfinished.replace(path)
@@ -507,4 +521,4 @@ def _write_whole(path: Path, text: str) -> None:
 if __name__ == "__main__":
     exit_code = main()
     sys.stdout.flush()
-    os._exit(exit_code)  # a reader that does not take its rows must not delay the exit
+    os._exit(exit_code)  # a reader that does not consume its rows must not delay the exit

@@ -1,9 +1,9 @@
-"""A watch over a read that hears nothing: is the service alive, and only has no rows yet?
+"""Detects that a service has vanished during a read that receives no rows.
 
-A machine that vanishes closes no connection, and gRPC notices after minutes only. Where another
-replica can go on, that is long: after some seconds of silence the watch asks the service something
-small on another connection, and ends the read if there is no answer. A service that looks through
-a long range for few rows answers, and is left alone.
+A machine that vanishes closes no connection, and gRPC notices only after minutes. If another
+replica can continue the read, that is too long. So after some seconds without rows the watch calls
+the service on another connection, and ends the read if there is no answer. A service that searches
+a long range for few rows answers, and the read continues.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ class SilenceWatch:
     """Watches one read, in a thread of its own.
 
     Args:
-        silent_s: after so many seconds without a part the service is asked.
-        answers: asks it; returns whether it answers. Called in the thread.
-        end_read: ends the read. Called in the thread.
+        silent_s: seconds without a part of the read after which the service is tested.
+        is_answering: calls the service; returns whether it answers. Runs in the watch's thread.
+        end_read: ends the read. Runs in the watch's thread.
     """
 
     def __init__(
-        self, silent_s: float, answers: Callable[[], bool], end_read: Callable[[], None]
+        self, silent_s: float, is_answering: Callable[[], bool], end_read: Callable[[], None]
     ) -> None:
         self._silent_s = silent_s
-        self._answers = answers
+        self._is_answering = is_answering
         self._end_read = end_read
         self._waits_since_s: float | None = None  # None: the reader is not waiting
-        self._over = threading.Event()
+        self._is_over = threading.Event()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch until the block ends."""
-        thread = threading.Thread(target=self._watch, name="silence watch", daemon=True)
+    def watch(self) -> Iterator[None]:
+        """Watch the read until the ``with`` block ends."""
+        thread = threading.Thread(target=self._run, name="silence watch", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._over.set()  # it ends by itself: a question may be under way
+            self._is_over.set()  # the thread is not joined: it may be calling the service
 
-    def watched(self, parts: Iterator[Part]) -> Iterator[Part]:
-        """Yield the parts of the read; only the wait for each of them is watched."""
+    def iterate(self, parts: Iterator[Part]) -> Iterator[Part]:
+        """Yield the parts of the read; only the waits for a part count as silence."""
         while True:
             self._waits_since_s = time.monotonic()
             try:
@@ -58,11 +58,15 @@ class SilenceWatch:
                 self._waits_since_s = None
             yield part
 
-    def _watch(self) -> None:
-        while not self._over.wait(self._silent_s / 2):
+    def _run(self) -> None:
+        while not self._is_over.wait(self._silent_s / 2):
             since_s = self._waits_since_s
             if since_s is None or time.monotonic() - since_s < self._silent_s:
                 continue
-            if not self._answers() and self._waits_since_s == since_s and not self._over.is_set():
+            if (
+                not self._is_answering()
+                and self._waits_since_s == since_s
+                and not self._is_over.is_set()
+            ):
                 self._end_read()
                 return

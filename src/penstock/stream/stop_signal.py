@@ -1,4 +1,5 @@
-"""The stop signal of the stream service's process: SIGTERM, SIGINT, or the end of its input."""
+"""Waits until the stream service's process should stop: for SIGTERM, SIGINT or the end of its
+standard input."""
 
 from __future__ import annotations
 
@@ -9,24 +10,25 @@ import sys
 
 
 class StopSignal:
-    """Waits for the end of the process: SIGTERM, SIGINT or the end of its standard input.
+    """Waits for SIGTERM, SIGINT or the end of standard input.
 
-    Signals count from its construction on. The interpreter itself writes them to a pipe
-    (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a
-    `threading.Event` waits forever where it interrupts the wait that holds the event's lock.
+    Signals that arrive after the object was created are not missed. The interpreter writes them to
+    a pipe (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd). A signal handler
+    that set a `threading.Event` would deadlock if it interrupted the thread that holds the event's
+    lock.
     """
 
     def __init__(self) -> None:
-        self._noted, note = os.pipe()
-        os.set_blocking(note, False)
-        signal.set_wakeup_fd(note)
+        self._wakeup_pipe, wakeup_end = os.pipe()
+        os.set_blocking(wakeup_end, False)
+        signal.set_wakeup_fd(wakeup_end)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
 
     def wait(self) -> None:
         """Block until the process should stop."""
-        given = sys.stdin.fileno()
+        standard_input = sys.stdin.fileno()
         while True:
-            readable, _, _ = select.select((self._noted, given), (), ())
-            if self._noted in readable or not os.read(given, 4096):
+            readable, _, _ = select.select((self._wakeup_pipe, standard_input), (), ())
+            if self._wakeup_pipe in readable or not os.read(standard_input, 4096):
                 return

@@ -1,4 +1,4 @@
-"""The stream service's actions for times: from the time of receipt to the offset."""
+"""The stream service's actions that find offsets by time of receipt."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from penstock.stream.requests import (
 )
 
 CALL_S_MAX: Final = 5.0
-"""Time after which a call is answered, with a result or without."""
+"""Seconds after which a call is answered, with or without a result."""
 
 DESCRIPTIONS: Final = (
     ("offset_at", "the first offset received at or after a time, as JSON"),
-    ("received_between", "where there may be rows of a time, as JSON; to be asked again"),
+    ("received_between", "ranges that may have rows of a time span, as JSON; null: ask again"),
 )
 
 
@@ -38,9 +38,9 @@ class TimeActions:
     """The actions offset_at and received_between.
 
     Args:
-        log: the log that has the messages.
-        streams: the streams offered, by name.
-        stream: returns the stream of a name; raises RequestError where there is none.
+        log: the log with the messages.
+        streams: the streams of the service, by name.
+        stream: returns a stream by its name; raises RequestError if there is none.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TimeActions:
         extent = self._log.extent(stream)
         check_epoch(read_text(fields, "epoch"), extent.epoch)
         end = read_offset(fields, "end") if "end" in fields else 0
-        if end > extent.end:  # the first such offset may be behind the end that is known here
+        if end > extent.end:  # the first such offset may be behind the end of this replica's log
             raise behind_error(end, extent)
         return {"offset": first_received_at(self._log, extent, received_at_us, stream)}
 
@@ -75,35 +75,37 @@ class TimeActions:
         check_epoch(read_text(fields, "epoch"), extent.epoch)
         if span[1] > extent.end:
             raise behind_error(span[1], extent)
-        ends_s = time.monotonic() + CALL_S_MAX
+        deadline_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[stream.name]
-        return {"ranges": index.possible_ranges(extent, span, since_us, until_us, ends_s)}
+        return {"ranges": index.possible_ranges(extent, span, since_us, until_us, deadline_s)}
 
-    def spans(self, extent: Extent, request: RangeRequest, count_max: int) -> Ranges:
-        """Return the parts of a range that may have rows of its time, ascending.
+    def find_spans(self, extent: Extent, request: RangeRequest, count_max: int) -> Ranges:
+        """Return the ranges of offsets that may have rows of a requested time span, ascending.
 
-        All of the range where that takes longer than a call may: the rows are the same.
+        If finding them takes longer than a call may, the whole range is returned, which has the
+        same rows.
 
         Args:
-            extent: of the stream.
-            request: the range, and its time.
-            count_max: most parts; beyond that it is one from the first to the last.
+            extent: extent of the stream.
+            request: the range and its time span.
+            count_max: greatest number of ranges; if there are more, one range covers all of them.
         """
         whole = (request.start, request.end)
         since_us = 0 if request.since_us is None else request.since_us
         until_us = TIME_US_MAX if request.until_us is None else request.until_us
         if since_us >= until_us:
             return []
-        ends_s = time.monotonic() + CALL_S_MAX
+        deadline_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[request.stream]
-        found = index.possible_ranges(extent, whole, since_us, until_us, ends_s)
+        found = index.possible_ranges(extent, whole, since_us, until_us, deadline_s)
         if found is None:
             return [whole]
         return found if len(found) <= count_max else [(found[0][0], found[-1][1])]
 
 
 def received_in_time(rows: pa.Table, request: RangeRequest) -> pa.Array | None:
-    """Return True for each row of the log received in time; None where any time will do."""
+    """Return a boolean for each row of the log, true if it was received in the requested time span;
+    None if the request has no time span."""
     received = rows.column("received_at")
     mask = None
     if request.since_us is not None:

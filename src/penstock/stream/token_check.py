@@ -1,4 +1,4 @@
-"""The check of a caller's token, before the stream service reads anything of the call."""
+"""Checks the token of a caller before the stream service reads the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.stream.requests import Refusal
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """The caller of one call: the grant of its token."""
+    """The caller of a call, with the permissions of its token."""
 
     def __init__(self, grant: Grant) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ _WHERE_TOKENS_ARE: Final = (
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses calls without one of the tokens, before anything of them is read.
+    """Refuses calls without an accepted token before their request is read.
 
     Args:
-        tokens: the tokens.
-        anonymous: the permissions of callers without one; None: they are refused.
+        tokens: the accepted tokens.
+        anonymous: the permissions of callers without a token; None to refuse them.
     """
 
     def __init__(self, tokens: Tokens, anonymous: Grant | None = None) -> None:
@@ -38,17 +38,23 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarr
         self._anonymous = anonymous
 
     def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> Caller:
-        """Check the token of one call. Flight calls it; header names are in lower case."""
-        given = headers.get("authorization", ())
-        if not given and self._anonymous is not None:
+        """Check the token in the headers of a call; return the caller.
+
+        Flight calls this method, with header names in lower case.
+
+        Raises:
+            FlightUnauthenticatedError: the token is missing or unknown.
+        """
+        values = headers.get("authorization", ())
+        if not values and self._anonymous is not None:
             return Caller(self._anonymous)
-        if len(given) == 1:
-            scheme, _, token = given[0].partition(" ")
+        if len(values) == 1:
+            scheme, _, token = values[0].partition(" ")
             grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None
             if grant is not None:
                 return Caller(grant)
-        knows = "does not know the token" if given else f"asks for a token ({_WHERE_TOKENS_ARE})"
+        reason = "does not know the token" if values else f"asks for a token ({_WHERE_TOKENS_ARE})"
         raise flight.FlightUnauthenticatedError(
-            f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
+            f"{Refusal.UNAUTHENTICATED}: the stream service {reason}",
             Refusal.UNAUTHENTICATED.encode(),
         )

@@ -7,14 +7,14 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.stream.replicas import (
     ADDRESSES_MAX,
+    BACKOFF_S_MAX,
+    BACKOFF_S_MIN,
     PAUSE_S_MAX,
     PAUSE_S_MIN,
-    PUT_OFF_S_MAX,
-    PUT_OFF_S_MIN,
     FailureKind,
-    GivenUp,
     ReplicaHealth,
     RequestRetry,
+    RetriesExhausted,
     parse_addresses,
 )
 
@@ -28,7 +28,7 @@ def begin(
 
 
 def fail(retry: RequestRetry, kind: FailureKind, now_s: float = 0.0) -> float:
-    return retry.failed(kind, OSError(f"{retry.address} {kind.name}"), now_s)
+    return retry.record_failure(kind, OSError(f"{retry.address} {kind.name}"), now_s)
 
 
 def test_addresses_are_separated_by_commas_and_may_have_schemes() -> None:
@@ -53,14 +53,14 @@ def test_a_round_asks_each_address_once_and_the_next_comes_after_a_pause() -> No
     retry = begin(ReplicaHealth())
     asked = [retry.address]
     for _ in ABC[1:]:
-        assert fail(retry, FailureKind.AWAY) == 0
+        assert fail(retry, FailureKind.UNAVAILABLE) == 0
         asked.append(retry.address)
     assert tuple(asked) == ABC
     pauses = []
     for _ in range(7):
-        pauses.append(fail(retry, FailureKind.AWAY))
-        fail(retry, FailureKind.AWAY)
-        fail(retry, FailureKind.AWAY)
+        pauses.append(fail(retry, FailureKind.UNAVAILABLE))
+        fail(retry, FailureKind.UNAVAILABLE)
+        fail(retry, FailureKind.UNAVAILABLE)
     assert pauses[0] == PAUSE_S_MIN
     assert pauses == sorted(pauses)
     assert pauses[-1] == PAUSE_S_MAX
@@ -70,7 +70,7 @@ def test_the_address_that_worked_is_asked_first_by_later_requests() -> None:
     health = ReplicaHealth()
     retry = begin(health)
     fail(retry, FailureKind.BROKEN)
-    retry.worked(1.0)
+    retry.record_success(1.0)
     assert begin(health, now_s=2.0).address == "b:2"
     assert begin(health, now_s=2.0, changes=True).address == "a:1"  # the primary is another matter
 
@@ -79,23 +79,23 @@ def test_an_address_that_did_not_answer_is_put_off_for_longer_each_time() -> Non
     health = ReplicaHealth()
     now_s, lengths = 0.0, []
     for _ in range(9):
-        health.failed("a:1", now_s)
-        health.failed("a:1", now_s)  # another request at the same time
+        health.record_failure("a:1", now_s)
+        health.record_failure("a:1", now_s)  # another request at the same time
         begin_s = now_s
-        while health.is_put_off("a:1", now_s):
+        while health.is_backing_off("a:1", now_s):
             now_s += 0.5
         lengths.append(now_s - begin_s)
-    assert lengths[:3] == [PUT_OFF_S_MIN, 2 * PUT_OFF_S_MIN, 4 * PUT_OFF_S_MIN]
-    assert lengths[-1] == PUT_OFF_S_MAX
+    assert lengths[:3] == [BACKOFF_S_MIN, 2 * BACKOFF_S_MIN, 4 * BACKOFF_S_MIN]
+    assert lengths[-1] == BACKOFF_S_MAX
     assert health.order(ABC, begin_s, changes=False) == ["b:2", "c:3", "a:1"]
-    health.worked("a:1", now_s, changes=False)
-    health.failed("a:1", now_s)
-    assert not health.is_put_off("a:1", now_s + PUT_OFF_S_MIN)
+    health.record_success("a:1", now_s, changes=False)
+    health.record_failure("a:1", now_s)
+    assert not health.is_backing_off("a:1", now_s + BACKOFF_S_MIN)
 
 
 def test_one_that_was_put_off_is_not_asked_where_another_will_soon_do() -> None:
     health = ReplicaHealth()
-    health.failed("a:1", 0.0)
+    health.record_failure("a:1", 0.0)
     retry = begin(health)
     assert retry.address == "b:2"
     fail(retry, FailureKind.BEHIND)
@@ -110,38 +110,38 @@ def test_one_that_was_put_off_is_not_asked_where_another_will_soon_do() -> None:
 
 def test_what_every_replica_refuses_is_given_up_at_once() -> None:
     retry = begin(ReplicaHealth())
-    fail(retry, FailureKind.FOREIGN)
-    fail(retry, FailureKind.GONE)
-    with pytest.raises(GivenUp) as given_up:
-        fail(retry, FailureKind.FOREIGN)
-    assert given_up.value.worst.kind is FailureKind.GONE  # of the log that was meant
+    fail(retry, FailureKind.OTHER_EPOCH)
+    fail(retry, FailureKind.TRIMMED)
+    with pytest.raises(RetriesExhausted) as given_up:
+        fail(retry, FailureKind.OTHER_EPOCH)
+    assert given_up.value.worst.kind is FailureKind.TRIMMED  # of the log that was meant
 
 
-@pytest.mark.parametrize("kind", [FailureKind.AWAY, FailureKind.STANDBY, FailureKind.BEHIND])
+@pytest.mark.parametrize("kind", [FailureKind.UNAVAILABLE, FailureKind.STANDBY, FailureKind.BEHIND])
 def test_one_that_may_have_it_later_is_waited_for(kind: FailureKind) -> None:
     retry = begin(ReplicaHealth(), patience_s=10.0)
-    fail(retry, FailureKind.FOREIGN)
+    fail(retry, FailureKind.OTHER_EPOCH)
     fail(retry, kind)
-    assert fail(retry, FailureKind.FOREIGN) > 0
+    assert fail(retry, FailureKind.OTHER_EPOCH) > 0
     fail(retry, kind, now_s=10.0)
     fail(retry, kind, now_s=10.0)
-    with pytest.raises(GivenUp) as given_up:
+    with pytest.raises(RetriesExhausted) as given_up:
         fail(retry, kind, now_s=10.0)
     assert given_up.value.worst.kind is kind
 
 
 def test_patience_begins_anew_with_each_row() -> None:
     retry = begin(ReplicaHealth(), patience_s=1.0)
-    fail(retry, FailureKind.AWAY)
-    retry.worked(100.0)
-    assert fail(retry, FailureKind.AWAY, now_s=100.5) == 0
-    assert fail(retry, FailureKind.AWAY, now_s=100.5) == 0
-    assert fail(retry, FailureKind.AWAY, now_s=100.5) > 0
+    fail(retry, FailureKind.UNAVAILABLE)
+    retry.record_success(100.0)
+    assert fail(retry, FailureKind.UNAVAILABLE, now_s=100.5) == 0
+    assert fail(retry, FailureKind.UNAVAILABLE, now_s=100.5) == 0
+    assert fail(retry, FailureKind.UNAVAILABLE, now_s=100.5) > 0
 
 
 def test_a_log_alone_is_not_behind_itself() -> None:
     retry = RequestRetry(["a:1"], ReplicaHealth(), 60.0, 0.0)
-    with pytest.raises(GivenUp):
+    with pytest.raises(RetriesExhausted):
         fail(retry, FailureKind.BEHIND)
 
 
@@ -149,6 +149,6 @@ def test_a_refusal_of_what_may_be_the_primary_ends_a_change() -> None:
     retry = begin(ReplicaHealth(), changes=True)
     fail(retry, FailureKind.STANDBY)
     fail(retry, FailureKind.BROKEN)
-    with pytest.raises(GivenUp) as given_up:
+    with pytest.raises(RetriesExhausted) as given_up:
         fail(retry, FailureKind.STANDBY)
     assert given_up.value.worst.kind is FailureKind.BROKEN

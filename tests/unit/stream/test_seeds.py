@@ -115,12 +115,12 @@ def test_a_member_that_asks_again_has_one_copy(client: flight.FlightClient, data
 
 def test_a_service_that_others_reach_and_that_asks_for_nothing_gives_none(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="gives copies of its store to nobody"):
-        Seeds(tmp_path, is_open=False).check(has_token=False)
-    Seeds(tmp_path, is_open=True).check(has_token=False)
-    Seeds(tmp_path, is_open=False).check(has_token=True)
+        Seeds(tmp_path, trusts_anonymous=False).check_caller(has_token=False)
+    Seeds(tmp_path, trusts_anonymous=True).check_caller(has_token=False)
+    Seeds(tmp_path, trusts_anonymous=False).check_caller(has_token=True)
 
 
 def test_what_a_killed_service_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / seeds.SEEDS_DIRECTORY / "old" / "store").mkdir(parents=True)
-    Seeds(tmp_path, is_open=True)
+    Seeds(tmp_path, trusts_anonymous=True)
     assert not (tmp_path / seeds.SEEDS_DIRECTORY).exists()

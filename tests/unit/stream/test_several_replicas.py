@@ -205,8 +205,8 @@ def test_what_one_has_lost_another_has(replicate: Replicate) -> None:
 def test_a_dead_address_is_not_tried_by_each_request(
     replicate: Replicate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas_module, "PUT_OFF_S_MIN", 1000.0)
-    monkeypatch.setattr(replicas_module, "PUT_OFF_S_MAX", 1000.0)
+    monkeypatch.setattr(replicas_module, "BACKOFF_S_MIN", 1000.0)
+    monkeypatch.setattr(replicas_module, "BACKOFF_S_MAX", 1000.0)
     _, first = replicate(100)
     with _hanging_up() as (address, counted):
         for _ in range(5):  # as tasks of Spark do
