@@ -163,7 +163,7 @@ def _everything(system: LogSystem) -> dict[int, Told]:
     with closing(system.log("fence")) as log:
         last = wait_for("the leader", lambda: _last(log))
 
-        def read_on() -> bool:
+        def apply_next_entries() -> bool:
             try:
                 entries = log.read(len(found) + 1, 1000, CALL_S)
             except LogUnavailable:
@@ -172,7 +172,7 @@ def _everything(system: LogSystem) -> dict[int, Told]:
                 found[entry.sequence] = Told(*_HEAD.unpack_from(entry.data))
             return len(found) >= last
 
-        wait_for(f"{last} entries", read_on)
+        wait_for(f"{last} entries", apply_next_entries)
     return found
 
 

@@ -83,14 +83,14 @@ def everything(log: ReplicatedLog, first: int, last: int) -> list[Entry]:
     """Read from ``first`` to ``last``, in as many pieces as it takes."""
     found: list[Entry] = []
 
-    def read_on() -> bool:
+    def apply_next_entries() -> bool:
         try:
             found.extend(log.read(first + len(found), 1000, CALL_S))
         except LogUnavailable:
             return False
         return first + len(found) > last
 
-    wait_for(f"entries up to {last}", read_on)
+    wait_for(f"entries up to {last}", apply_next_entries)
     return found
 
 

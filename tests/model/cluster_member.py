@@ -312,14 +312,14 @@ class Member:
         for data in self._heartbeats.received(1.0):
             beat = decode_beat(data)
             assert beat is not None
-            self._standby.heard(beat, now_s)
-            if self.members.hear(beat, now_s) and self.shell is not None:
+            self._standby.record_beat(beat, now_s)
+            if self.members.record(beat, now_s) and self.shell is not None:
                 writer = self.writer
                 if writer is not None and beat.term > writer.term:
                     self.fence(f"{beat.node} has come to term {beat.term}")
 
     def _follow_on(self) -> None:
-        heard = self.members.heard(self.world.now_s(), 2 * LEASE_S)
+        heard = self.members.recent_beats(self.world.now_s(), 2 * LEASE_S)
         rank = sum(node < self.name and one.beat.role == "standby" for node, one in heard.items())
         for _ in range(READS_OF_A_TURN):
             try:
@@ -373,7 +373,7 @@ class Member:
 
     def _watch(self, now_s: float) -> None:
         self._referee.poll()
-        synced, fresh = self.members.synced(self.synced, now_s)
+        synced, fresh = self.members.synced_sequences(self.synced, now_s)
         try:
             why = self._watcher.step(synced, fresh)
         except StoreFailed:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.connecting import connect_to
+from penstock.cluster.connecting import connector_for
 from penstock.config.cluster import Cluster
 from penstock.control.client import ask
 from penstock.control.cluster_requests import HandOver, HandOverStarted
@@ -69,7 +69,7 @@ def test_a_lost_primary_costs_no_message_and_no_session(
         wait_for("the first as a standby", lambda: first.role() == "standby")
         for member in members.all.values():
             assert member.stop() == 0
-        log = connect_to(Cluster(log=servers.urls, name="lost")).log("test")
+        log = connector_for(Cluster(log=servers.urls, name="lost")).log("test")
         try:
             log.open(DEADLINE_S)
             views = [level_contents(member.data_dir, log) for member in members.all.values()]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.connecting import connect_to
+from penstock.cluster.connecting import connector_for
 from penstock.config.cluster import Cluster
 from penstock.protocol.kinds import V5
 from penstock.store.database import STORE_DIRECTORY
@@ -80,7 +80,7 @@ def stop_all(members: Members, servers: NatsCluster, name: str) -> None:
         for left in (UNFINISHED_COPY, READY_COPY, REPLACED_STORE):
             assert not (member.data_dir / left).exists()
         assert not list((member.data_dir / SEEDS_DIRECTORY).glob("*"))
-    log = connect_to(Cluster(log=servers.urls, name=name)).log("test")
+    log = connector_for(Cluster(log=servers.urls, name=name)).log("test")
     try:
         log.open(DEADLINE_S)
         views = [level_contents(member.data_dir, log) for member in members.all.values()]

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from penstock.cli.doctor import Verdict, check_cluster
-from penstock.cluster.connecting import FOLLOW, connect_to
+from penstock.cluster.connecting import FOLLOW, connector_for
 from penstock.cluster.log import LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.server_checks import ServerFinding, check_servers, refuse_unfit
 from penstock.config.cluster import Cluster
@@ -70,7 +70,7 @@ def server_of(machine: Path) -> NatsServer:
 @contextlib.contextmanager
 def opened(settings: Cluster) -> Iterator[ReplicatedLog]:
     """The log, as a member opens it first, when the servers have elected a leader."""
-    log = connect_to(settings).log(FOLLOW)
+    log = connector_for(settings).log(FOLLOW)
 
     def is_open() -> bool:
         with contextlib.suppress(LogUnavailable):

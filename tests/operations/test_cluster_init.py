@@ -90,8 +90,8 @@ def test_a_mistake_is_one_sentence(
 def test_machines_of_one_host_count_their_ports_up() -> None:
     machines = parse_machines(TRIAL, Ports())
     assert [machine.ports.nats for machine in machines] == [4222, 4223, 4224]
-    assert str(machines[0].listening(4222)) == "127.0.0.1:4222"
-    assert str(parse_machines(MACHINES, Ports())[1].listening(4222)) == "[::]:4222"
+    assert str(machines[0].listen_address(4222)) == "127.0.0.1:4222"
+    assert str(parse_machines(MACHINES, Ports())[1].listen_address(4222)) == "[::]:4222"
 
 
 def test_a_certificate_is_of_its_host_and_of_its_authority(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from penstock.cluster.connecting import connect_to
+from penstock.cluster.connecting import connector_for
 from penstock.cluster.log import LogUnavailable, ReplicatedLog
 from penstock.config.cluster import Cluster
 from penstock.errors import PenstockError
@@ -229,7 +229,7 @@ class Machines:
         """Yield the log of the cluster, as a client sees it."""
         with self.client.inside():
             settings = Cluster(log=self.nats.urls, name=CLUSTER)
-            log = connect_to(settings).log("test")
+            log = connector_for(settings).log("test")
             try:
                 yield log
             finally:

@@ -32,11 +32,11 @@ from penstock.app.running import (
 from penstock.app.seeding import Seeding
 from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
-from penstock.cluster.connecting import connect_to
+from penstock.cluster.connecting import connector_for
 from penstock.cluster.database import ViewOpener
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
-from penstock.cluster.view import ViewForeign
+from penstock.cluster.view import ForeignView
 from penstock.cluster.writer import Fenced
 from penstock.config.cluster_addresses import address_problems
 from penstock.config.settings import Settings
@@ -75,7 +75,7 @@ class RunningMember:
             settings.durability.data_dir,
             str(cluster.advertise or settings.listener.bind),
             str(cluster.stream_advertise or settings.stream.bind),
-            connect_to(cluster),
+            connector_for(cluster),
             self._warm,
         )
         self._sockets: dict[str, ListeningSockets] = {}  # detached from listeners
@@ -163,7 +163,7 @@ class RunningMember:
                 return await loop.run_in_executor(None, self._member.follow)
             except EntriesTrimmed as error:
                 why = f"{error}, and its view ends before"
-            except ViewForeign as error:
+            except ForeignView as error:
                 if not error.is_empty:
                     raise
                 why = "the log begins on a store that another member has"
@@ -278,5 +278,5 @@ class RunningMember:
         self._parts = self._parts._replace(access=read.access, source=source)
         self._settings = self._warm.settings = settings
         self._children.apply_settings(settings)
-        self._member.prepare_anew()
+        self._member.reload_preparation()
         return outcome(read, self._children)

@@ -31,7 +31,7 @@ class WarmSessions:
         self._prepared_for = settings
         self._preparation: Preparation | None = None
 
-    def opened(self, database: Database) -> None:
+    def load_view(self, database: Database) -> None:
         """Prepare all sessions of the view, and load Arrow, for which a takeover would wait too."""
         warm_up_arrow()
         self._preparation = None
@@ -41,7 +41,7 @@ class WarmSessions:
             preparation.load(database)
         self._preparation = preparation
 
-    def changed(self, operations: Sequence[Operation]) -> None:
+    def apply_changes(self, operations: Sequence[Operation]) -> None:
         """Apply the operations to the prepared sessions."""
         if self._preparation is not None:
             self._preparation.apply(

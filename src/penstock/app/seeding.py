@@ -88,7 +88,7 @@ class Seeding:
         failed: set[str] = set()
         while not self._stopped.is_set():
             recent_s = member.now_s() - 2 * member.settings.lease_s
-            heard = [one.beat for one in member.heard().values() if one.at_s >= recent_s]
+            heard = [one.beat for one in member.recent_beats().values() if one.at_s >= recent_s]
             peer = choose_peer(heard, failed)
             if peer is None:
                 if not failed:

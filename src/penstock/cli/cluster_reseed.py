@@ -105,20 +105,20 @@ def _find_peer(settings: Settings) -> str:
         StoreFailed: no other member sends a heartbeat.
     """
     from penstock.cluster.beats import Members, decode_beat
-    from penstock.cluster.connecting import connect_to
+    from penstock.cluster.connecting import connector_for
     from penstock.cluster.seeding import choose_peer
 
     cluster = settings.cluster
     members = Members(cluster.node_name, time.monotonic())
-    heartbeats = connect_to(cluster).heartbeats()
+    heartbeats = connector_for(cluster).heartbeats()
     began_s = time.monotonic()
     try:
         while time.monotonic() < began_s + LISTEN_S_MAX:
             for data in heartbeats.received(0.5):
                 beat = decode_beat(data)
                 if beat is not None:
-                    members.hear(beat, time.monotonic())
-            heard = members.heard(time.monotonic()).values()
+                    members.record(beat, time.monotonic())
+            heard = members.recent_beats(time.monotonic()).values()
             peer = choose_peer(member.beat for member in heard)
             if peer is not None and time.monotonic() > began_s + cluster.lease_s:
                 return peer.stream_address

@@ -1,8 +1,8 @@
 """Heartbeats: the state that each member sends to the others, and the members known by theirs.
 
-Heartbeats are hints. They decide when a standby tries to take over, never whether it may: that is
-decided by the place of its claim in the log. Times are seconds of the monotonic clock of whoever
-heard them, passed in by the caller.
+Heartbeats are hints. They decide when a standby tries to take over; whether it may is decided by
+appending its claim to the log. Times are seconds of the receiver's monotonic clock, passed in by
+the caller.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, final
 import msgspec
 
 MEMBERS_MAX: Final = 100
-"""Members that are remembered; others' heartbeats are ignored."""
+"""Greatest number of members that are remembered; heartbeats of further ones are ignored."""
 
 NAMESAKE_S: Final = 10.0
-"""A machine with the same name is a problem for so long after its last heartbeat, seconds."""
+"""Seconds after the last heartbeat of a machine with the same name for which it is reported."""
 
 FORGET_S: Final = 3600.0
-"""A member that was silent for so long, seconds, is forgotten."""
+"""Seconds of silence after which a member is forgotten."""
 
 FRESH_S: Final = 15.0
-"""A member that was silent for longer, seconds, does not count as one that has what is trimmed,
-where another one is far behind."""
+"""Seconds of silence after which a member's view no longer counts as one of the two that must have
+an entry before it may be trimmed while another view is far behind."""
 
 RoleName = Literal["standby", "primary", "fenced", "seeding", "waiting"]
-"""The role of a member: "waiting" cannot reach the log, "seeding" takes a peer's view."""
+"""The role of a member: "waiting" cannot reach the log, "seeding" copies a peer's view."""
 
 
-COMPARED: Final = ("standby", "primary")
-"""The roles of members whose views were compared with the log: what others say of their place in it
-may be of another log."""
+COMPARED_ROLES: Final = ("standby", "primary")
+"""The roles of members whose views were compared with the log; the positions of other members may
+be of another log."""
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -40,23 +40,24 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One heartbeat.
 
     Attributes:
-        node: name of the member.
-        role: its role.
-        term: the term of the last claim in its view.
-        applied: the last sequence in its view.
-        synced: the last sequence of which its view is synced.
-        address: HOST:PORT at which clients reach it as the primary.
+        node: name of the member that sends it.
+        role: role of the member.
+        term: term of the last claim in its view.
+        applied: last sequence in its view.
+        synced: last sequence up to which its view is synced.
+        address: HOST:PORT at which clients reach the member when it is the primary.
         stream_address: HOST:PORT of its stream service; empty if it has none.
         version: its version of Penstock.
-        hands_over_to: the member that shall claim now, behind ``applied``; empty for none.
-        note: its present problem, in one sentence; empty without one.
-        damaged: damaged entries of the log that it was given since its start.
-        skipped: records behind the claim of a newer term, which it did not apply since its start.
-        brings_store: whether it has a store that has followed no log yet, on which an empty log is
-            to begin.
-        sent_s: when it was sent, monotonic seconds of the sender, for itself alone: its own
-            heartbeats come back to it.
-        process: tells the heartbeats of two machines apart that have the same name by mistake.
+        hands_over_to: the member that should claim at once, behind ``applied``; empty for none.
+        note: its present problem as a sentence; empty for none.
+        damaged: number of damaged entries that the log returned since its start.
+        skipped: number of records behind the claim of a newer term, not applied, since its start.
+        brings_store: whether it has a store that has not followed a log yet; an empty log should
+            begin with that store.
+        sent_s: time of sending, of the sender's monotonic clock; only the sender uses it, when its
+            own heartbeat returns.
+        process: a random value of the sending process, which distinguishes machines that have the
+            same name by mistake.
     """
 
     node: str
@@ -81,15 +82,15 @@ _decode = msgspec.json.Decoder(Beat).decode
 
 
 def decode_beat(data: bytes) -> Beat | None:
-    """Return the heartbeat in ``data``; None if there is none that this version understands."""
+    """Return the heartbeat in ``data``; None if this version cannot decode it."""
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # anybody may send anything
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the sender is untrusted
         return None
 
 
-class Heard(NamedTuple):
-    """The last heartbeat of a member, and when it was heard, monotonic seconds."""
+class ReceivedBeat(NamedTuple):
+    """The last heartbeat of a member, and the time at which it was received, monotonic seconds."""
 
     beat: Beat
     at_s: float
@@ -97,13 +98,13 @@ class Heard(NamedTuple):
 
 @final
 class Members:
-    """The other members, as their heartbeats tell.
+    """The other members of the cluster, as known by their heartbeats.
 
     Args:
-        node: this member's name; its own heartbeats come back and are ignored.
-        now_s: the time from which on it listens.
-        forget_s: a member that was silent for so long, seconds, is forgotten.
-        process: tells its own heartbeats from those of a machine of the same name.
+        node: this member's name; its own heartbeats return to it and are ignored.
+        now_s: the present time; members are known only by heartbeats received from now on.
+        forget_s: seconds of silence after which a member is forgotten.
+        process: the ``process`` of this member's heartbeats.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class Members:
         self._namesake_s = -NAMESAKE_S
         self._since_s = now_s
         self._forget_s = forget_s
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, ReceivedBeat] = {}
 
-    def hear(self, beat: Beat, now_s: float) -> bool:
-        """Take a heartbeat; return whether it is another member's."""
+    def record(self, beat: Beat, now_s: float) -> bool:
+        """Record a heartbeat; return whether it is another member's and was recorded."""
         if beat.node == self._node:
             if beat.process != self._process:
                 self._namesake_s = now_s
@@ -127,15 +128,16 @@ class Members:
             return False
         if known is not None and (beat.term, beat.applied) < (known.beat.term, known.beat.applied):
             beat = msgspec.structs.replace(beat, term=known.beat.term, applied=known.beat.applied)
-        self._heard[beat.node] = Heard(beat, now_s)
+        self._heard[beat.node] = ReceivedBeat(beat, now_s)
         return True
 
     def has_namesake(self, now_s: float) -> bool:
-        """Return whether another machine with this member's name was heard a moment ago."""
+        """Return whether a heartbeat of another machine with this member's name was received within
+        the last ``NAMESAKE_S`` seconds."""
         return now_s - self._namesake_s < NAMESAKE_S
 
-    def heard(self, now_s: float, within_s: float = FORGET_S) -> dict[str, Heard]:
-        """Return the members that were heard within ``within_s`` seconds, by name."""
+    def recent_beats(self, now_s: float, within_s: float = FORGET_S) -> dict[str, ReceivedBeat]:
+        """Return by name the last heartbeats of the members heard within ``within_s`` seconds."""
         return {
             node: heard
             for node, heard in sorted(self._heard.items())
@@ -143,23 +145,27 @@ class Members:
         }
 
     def primary(self, now_s: float, within_s: float) -> Beat | None:
-        """Return the heartbeat of the primary of the newest term; None if none was heard within
-        ``within_s`` seconds."""
+        """Return the last heartbeat of the primary with the newest term; None if no primary was
+        heard within ``within_s`` seconds."""
         beats = [
             heard.beat
-            for heard in self.heard(now_s, within_s).values()
+            for heard in self.recent_beats(now_s, within_s).values()
             if heard.beat.role == "primary"
         ]
         return max(beats, key=lambda beat: beat.term, default=None)
 
-    def synced(self, own: int, now_s: float) -> tuple[list[int], list[int]]:
-        """Return the sequences up to which views are synced: of all members, and of those that are
-        there now. ``own`` is this member's. A view that was not compared with the log has nothing.
+    def synced_sequences(self, own: int, now_s: float) -> tuple[list[int], list[int]]:
+        """Return the sequences up to which views are synced: of all members, and of those heard
+        within ``FRESH_S``.
 
-        Until it has listened for as long as a member is remembered, there may be one that it does
-        not know, which counts as one that has nothing.
+        A view that was not compared with the log counts as 0. Until this member has listened for
+        ``forget_s``, it may not know all members; a further 0 stands for an unknown one.
+
+        Args:
+            own: the sequence up to which this member's view is synced.
+            now_s: the present time.
         """
-        heard = self.heard(now_s, self._forget_s).values()
+        heard = self.recent_beats(now_s, self._forget_s).values()
         synced = [own, *(_synced(one.beat) for one in heard)]
         fresh = [own, *(_synced(one.beat) for one in heard if now_s - one.at_s <= FRESH_S)]
         if now_s - self._since_s < self._forget_s:
@@ -167,12 +173,12 @@ class Members:
         return synced, fresh
 
     def forget_silent(self, now_s: float) -> None:
-        """Forget members that were silent for too long."""
-        self._heard = self.heard(now_s, self._forget_s)
+        """Forget members that were silent for ``forget_s``."""
+        self._heard = self.recent_beats(now_s, self._forget_s)
 
 
 def _synced(beat: Beat) -> int:
-    return beat.synced if beat.role in COMPARED else 0
+    return beat.synced if beat.role in COMPARED_ROLES else 0
 
 
 def trim_before(
@@ -180,16 +186,17 @@ def trim_before(
 ) -> int:
     """Return the sequence before which the log may be trimmed.
 
-    All that every known view has synced may go, if there are two. Where one is far behind, the log
-    keeps ``entries_max`` entries for it, and beyond that it may trim what two views have synced
-    that are there (docs/decisions/cluster.md, invariant 6): the one behind is seeded by a peer.
+    Entries that every known view has synced may be trimmed, if there are two views or more. If a
+    view is far behind, the log keeps the last ``entries_max`` entries for it; older entries may be
+    trimmed if two fresh views have synced them (docs/decisions/cluster.md, invariant 6), and the
+    view that is behind is seeded by a peer.
 
     Args:
         synced: the sequence up to which each known view is synced, this member's own included.
-        fresh: the same of those whose members were heard lately.
+        fresh: the same for the members that were heard lately.
         first: the first sequence of the log.
         last: the last sequence of the log.
-        entries_max: entries that are kept for views that are behind.
+        entries_max: number of entries that are kept for views that are behind.
     """
     known = sorted(synced)
     if len(known) < 2:

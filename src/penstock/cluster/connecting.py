@@ -1,29 +1,29 @@
-"""Chooses the adapter of the replicated log by the URLs of its servers."""
+"""Selects the adapter of the replicated log by the URLs of its servers."""
 
 from __future__ import annotations
 
 from typing import Final, final
 
 from penstock.cluster.log import Heartbeats, ReplicatedLog
-from penstock.cluster.member import Connect
+from penstock.cluster.member import Connector
 from penstock.config.cluster import Cluster
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)
 
 FOLLOW: Final = "follow"
-"""Purpose of the connection by which a member begins: there the servers are checked."""
+"""Purpose of a member's first connection; opening its log also checks the servers."""
 
 
 @final
-class ConnectNats:
-    """Reaches a log in NATS JetStream."""
+class NatsConnector:
+    """Makes connections to a log in NATS JetStream; see ``Connector``."""
 
     def __init__(self, settings: Cluster) -> None:
         self._settings = settings
 
     def log(self, purpose: str) -> ReplicatedLog:
-        """Return a log, not opened yet; ``purpose`` names the connection for operators."""
+        """Return a log that is not open yet; operators see ``purpose`` in the connection's name."""
         from penstock.cluster.jetstream import JetStreamLog
 
         name = f"{self._settings.node_name} {purpose}"
@@ -32,14 +32,15 @@ class ConnectNats:
         return JetStreamLog(self._settings, name, check_servers=self._check)
 
     def _check(self, timeout_s: float) -> None:
-        """Log a warning for each fault of the servers; raise LogRefused where they lose commits."""
+        """Log a warning for each fault of the servers; raise LogRefused if they could lose
+        commits."""
         from penstock.cluster.server_checks import check_servers, refuse_unfit
 
         findings = check_servers(self._settings, timeout_s)
         for finding in findings:
             if finding.severity == "warning":
-                told = f"{finding.subject}: {finding.detail}; {finding.remedy}"
-                logger.warning("%s", Sentence(told))
+                sentence = f"{finding.subject}: {finding.detail}; {finding.remedy}"
+                logger.warning("%s", Sentence(sentence))
         refuse_unfit(findings)
 
     def heartbeats(self) -> Heartbeats:
@@ -50,14 +51,14 @@ class ConnectNats:
 
 
 @final
-class ConnectEtcd:
-    """Reaches a log in etcd, which gives connections no names."""
+class EtcdConnector:
+    """Makes connections to a log in etcd, whose connections have no names; see ``Connector``."""
 
     def __init__(self, settings: Cluster) -> None:
         self._settings = settings
 
     def log(self, purpose: str) -> ReplicatedLog:
-        """Return a log, not opened yet."""
+        """Return a log that is not open yet."""
         from penstock.cluster.etcd import EtcdLog
 
         del purpose
@@ -70,8 +71,7 @@ class ConnectEtcd:
         return EtcdHeartbeats(self._settings, self._settings.node_name)
 
 
-def connect_to(settings: Cluster) -> Connect:
-    """Return the connector to the log that ``settings`` name: etcd for an HTTP address, else
-    NATS."""
+def connector_for(settings: Cluster) -> Connector:
+    """Return the connector for the log in ``settings``: etcd for HTTP URLs, NATS for others."""
     is_etcd = settings.log[0].startswith("http")
-    return ConnectEtcd(settings) if is_etcd else ConnectNats(settings)
+    return EtcdConnector(settings) if is_etcd else NatsConnector(settings)

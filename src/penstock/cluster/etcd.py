@@ -1,4 +1,4 @@
-"""The log of commits in etcd: one key for each entry, and two for the bounds.
+"""The log of commits in etcd: one key for each entry, and two keys for the bounds.
 
 ========================= ===================================================================
 key                       its value
@@ -10,21 +10,21 @@ key                       its value
 ========================= ===================================================================
 
 ================ ==============================================================================
-a call           what it is in etcd (https://etcd.io/docs/v3.4/learning/api/)
+a call           the request to etcd (https://etcd.io/docs/v3.4/learning/api/)
 ================ ==============================================================================
-``append``       a transaction: if ``end`` is what the writer expects and the entry is not there,
-                 put both
-``read``         a transaction that only reads, *serializable*: what the server has that is asked
-``entry_at``     a read, *linearizable*: of what a majority has
+``append``       a transaction: if ``end`` has the value that the writer expects and the entry's
+                 key does not exist, put both
+``read``         a read-only transaction, *serializable*: answered from one server's own data
+``entry_at``     a read, *linearizable*: confirmed by a majority
 ``bounds``       both keys in one transaction, linearizable
 ``trim``         transactions that move ``first`` and delete the entries before it; then the
-                 history of all keys is compacted, or the quota would be reached
-``move_leader``  ``MoveLeader``, which only the leader itself takes
+                 history of all keys is compacted, or it would exceed the quota
+``move_leader``  ``MoveLeader``, which only the leader itself accepts
 ================ ==============================================================================
 
-etcd syncs its log before a majority counts a write; only ``--unsafe-no-fsync`` changes that, which
-no server tells, so it cannot be verified here. It wants a cluster of its own: compacting takes the
-history of other programs' keys, too.
+Each etcd server syncs its log before it counts towards the majority of a write, except with
+``--unsafe-no-fsync``; no server reports that option, so it cannot be verified here. The log needs
+an etcd cluster of its own: compacting removes the history of other programs' keys, too.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from penstock.cluster.etcd_client import (
     EtcdError,
     NoAnswer,
     NotSent,
-    decoded,
-    encoded,
+    from_base64,
     read_login,
+    to_base64,
 )
 from penstock.cluster.log import (
     AppendRefused,
@@ -63,22 +63,22 @@ VERSION_MIN: Final = (3, 4)
 MEMBERS_MIN: Final = 3
 
 ENTRY_BYTES_MAX: Final = 1 << 20
-"""The largest entry. etcd refuses requests above 1.5 MiB (``--max-request-bytes``), and does not
-tell what it was set to."""
+"""The largest entry. etcd refuses requests above 1.5 MiB by default (``--max-request-bytes``), and
+does not report the limit."""
 
 _READ_BYTES_AIM: Final = 4 << 20
 _READ_ENTRIES_MAX: Final = 64
-"""etcd limits an answer by a count alone, so a few small entries may be followed by large ones."""
+"""etcd limits an answer only by the number of keys; large entries may follow small ones."""
 
 _TRIM_STEP: Final = 2_000
-"""Entries that one transaction deletes: an append waits behind it."""
+"""Greatest number of entries that one transaction deletes, for appends wait meanwhile."""
 
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
-_STATUS_S_MAX: Final = 1.0  # for the answer of one server about itself
-_LAG_MAX: Final = 16  # Raft entries that a follower of a busy leader may be behind and be current
-_POLL_S: Final = 0.1  # of heartbeats
+_STATUS_S_MAX: Final = 1.0  # time limit for the status of one server
+_LAG_MAX: Final = 16  # Raft entries by which a follower may be behind and count as current
+_POLL_S: Final = 0.1  # pause between reads of heartbeats
 _SEND_S_MAX: Final = 0.5
-_POLLED_S_MIN: Final = 0.6  # for all servers: one that is slow for a moment is not left
+_POLLED_S_MIN: Final = 0.6  # shortest time limit of a read, so that a slow server can answer
 
 _INVALID: Final = 3  # codes of gRPC
 _DENIED: Final = (7, 16)
@@ -91,7 +91,7 @@ _TXN: Final = "/v3/kv/txn"
 
 
 def etcd_client(settings: Cluster) -> EtcdClient:
-    """Return a client of the servers of a cluster; it connects when it is used.
+    """Return a client of the etcd servers of a cluster; it connects when it is first used.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
@@ -102,13 +102,13 @@ def etcd_client(settings: Cluster) -> EtcdClient:
 
 @final
 class EtcdLog:
-    """The log of a cluster in etcd; see ``ReplicatedLog`` for the calls.
+    """The log of a cluster in etcd; see ``ReplicatedLog`` for the methods.
 
     Args:
-        settings: the cluster: its servers and its name.
+        settings: settings of the cluster, with its servers and its name.
 
     Attributes:
-        entry_bytes_max: the largest entry.
+        entry_bytes_max: size of the largest entry.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
@@ -118,14 +118,15 @@ class EtcdLog:
         self.entry_bytes_max = ENTRY_BYTES_MAX
         self._etcd = etcd_client(settings)
         self._name = settings.name
-        self._end = encoded(f"{settings.name}/end".encode())
-        self._first = encoded(f"{settings.name}/first".encode())
-        self._entry_bytes = ENTRY_BYTES_MAX  # of the largest entry of the last read
+        self._end = to_base64(f"{settings.name}/end".encode())
+        self._first = to_base64(f"{settings.name}/first".encode())
+        self._entry_bytes = ENTRY_BYTES_MAX  # size of the largest entry of the last read
         self._members: list[Answer] = []
-        self._bounds = Bounds(1, 0)  # as they were last heard
+        self._bounds = Bounds(1, 0)  # the last known bounds
 
     def open(self, timeout_s: float) -> None:
-        """Connect; create the keys of the bounds where there are none; verify the cluster."""
+        """Connect, verify the etcd cluster, and create the keys of the bounds if they do not
+        exist."""
         ends_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -143,16 +144,21 @@ class EtcdLog:
                 time.sleep(_PAUSE_S)
 
     def append(self, data: bytes, after: int, timeout_s: float) -> None:
-        """Append an entry behind ``after``."""
+        """Append an entry at the sequence ``after + 1``; see ``ReplicatedLog.append``."""
         if len(data) > self.entry_bytes_max:
             raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
         key = self._key(after + 1)
         body = {
             "compare": [
-                {"key": self._end, "target": "VALUE", "result": "EQUAL", "value": _number(after)},
+                {
+                    "key": self._end,
+                    "target": "VALUE",
+                    "result": "EQUAL",
+                    "value": _sequence_value(after),
+                },
                 {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"},
             ],
-            "success": [_put(key, encoded(data)), _put(self._end, _number(after + 1))],
+            "success": [_put(key, to_base64(data)), _put(self._end, _sequence_value(after + 1))],
             "failure": [_get(self._end)],
         }
         try:
@@ -164,29 +170,29 @@ class EtcdLog:
         except EtcdError as error:
             if error.code in _NOT_DONE:
                 raise _unavailable(error) from error
-            # Of the entry that exceeds the quota etcd says that there is no space, and keeps it.
+            # For an entry that exceeds the quota etcd reports no space, and may keep the entry.
             raise AppendUnknown(_sentence(error)) from error
         if not answer.get("succeeded"):
-            found = _found(answer["responses"][0])
-            last = _parsed(found[0]) if found else None
+            found = _items_of(answer["responses"][0])
+            last = _sequence_of(found[0]) if found else None
             raise AppendRefused(f"the log ends at {last}, not at {after}")
         self._bounds = Bounds(self._bounds.first, after + 1)
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on, from the server that is asked."""
+        """Return entries from ``first`` on, as one server has them."""
         count = max(1, min(count_max, _READ_ENTRIES_MAX, _READ_BYTES_AIM // self._entry_bytes))
         entries = _get(self._key(first), self._key(first + count), count, serializable=True)
         answer = self._read(
             _TXN, {"success": [_get(self._first, serializable=True), entries]}, timeout_s
         )
-        begin, found = (_found(response) for response in answer["responses"])
+        begin, found = (_items_of(response) for response in answer["responses"])
         if not begin:
-            return []  # this server does not know the log yet
-        trimmed_to = _parsed(begin[0])
+            return []  # this server has no keys of the log yet
+        trimmed_to = _sequence_of(begin[0])
         if first < trimmed_to:
             raise EntriesTrimmed(trimmed_to)
         result = [
-            Entry(first + at, decoded(item.get("value", "")))
+            Entry(first + at, from_base64(item.get("value", "")))
             for at, item in enumerate(found)
             if item["key"] == self._key(first + at)
         ]
@@ -197,23 +203,23 @@ class EtcdLog:
         return result
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
-        """Return the entry at ``sequence`` as a majority has it."""
+        """Return the entry at ``sequence``, confirmed by a majority; None if there is none."""
         answer = self._read(_RANGE, {"key": self._key(sequence)}, timeout_s)
         found = answer.get("kvs") or []
-        return Entry(sequence, decoded(found[0].get("value", ""))) if found else None
+        return Entry(sequence, from_base64(found[0].get("value", ""))) if found else None
 
     def bounds(self, timeout_s: float) -> Bounds:
-        """Return the bounds as a majority has them."""
+        """Return the bounds, confirmed by a majority."""
         body = {"success": [_get(self._first), _get(self._end)]}
         answer = self._read(_TXN, body, timeout_s)
-        first, last = (_found(response) for response in answer["responses"])
+        first, last = (_items_of(response) for response in answer["responses"])
         if not first or not last:
             raise LogUnavailable(f"etcd has no log {self._name}: its data are gone")
-        self._bounds = Bounds(_parsed(first[0]), _parsed(last[0]))
+        self._bounds = Bounds(_sequence_of(first[0]), _sequence_of(last[0]))
         return self._bounds
 
     def trim(self, before: int, timeout_s: float) -> None:
-        """Remove the entries before ``before``, which may be one behind the last."""
+        """Remove the entries before the sequence ``before``, at most ``last + 1``."""
         ends_s = time.monotonic() + timeout_s
         first, last = self.bounds(timeout_s)
         before = min(before, last + 1)
@@ -226,7 +232,7 @@ class EtcdLog:
                         "key": self._first,
                         "target": "VALUE",
                         "result": "LESS",
-                        "value": _number(step),
+                        "value": _sequence_value(step),
                     }
                 ],
                 "success": [
@@ -236,7 +242,7 @@ class EtcdLog:
                             "range_end": self._key(step),
                         }
                     },
-                    _put(self._first, _number(step)),
+                    _put(self._first, _sequence_value(step)),
                 ],
             }
             answer = self._change(_TXN, body, ends_s)
@@ -246,14 +252,14 @@ class EtcdLog:
             self._compact(revision, ends_s)
 
     def state(self, timeout_s: float) -> LogState:
-        """Return the state; one without a leader where only some servers answer."""
+        """Return the state; ``leader`` is empty if no majority of the servers answers."""
         ends_s = time.monotonic() + timeout_s
         statuses = self._statuses(ends_s)
         if not statuses:
             raise LogUnavailable("no etcd server answers")
         known = list(statuses.values())
         with contextlib.suppress(NotSent, NoAnswer, EtcdError):
-            self._members = self._listed(ends_s)
+            self._members = self._read_members(ends_s)
         leaders = [status.get("leader", "0") for status in known]
         leader_id = max(leaders, key=leaders.count)
         led = [status for status in known if status["header"]["member_id"] == leader_id]
@@ -275,7 +281,8 @@ class EtcdLog:
         )
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
-        """Let the first of the ``preferred`` servers lead that is up to date, unless one does."""
+        """Make the first up-to-date server of ``preferred`` the leader, unless one of them
+        leads."""
         ends_s = time.monotonic() + timeout_s
         state = self.state(timeout_s)
         if not state.has_quorum:
@@ -286,11 +293,11 @@ class EtcdLog:
         ids = {_name_of(member): member["ID"] for member in self._members}
         for url, status in self._statuses(ends_s).items():
             if status["header"]["member_id"] != status.get("leader"):
-                continue  # only the leader can hand over
+                continue  # only the leader accepts the call
             for name in preferred:
                 if name in current:
                     try:
-                        self._etcd.ask(
+                        self._etcd.call_server(
                             url,
                             "/v3/maintenance/transfer-leadership",
                             {"targetID": ids[name]},
@@ -305,36 +312,36 @@ class EtcdLog:
         self._etcd.close()
 
     def _key(self, sequence: int) -> str:
-        return encoded(b"%b/log/%016x" % (self._name.encode(), sequence))
+        return to_base64(b"%b/log/%016x" % (self._name.encode(), sequence))
 
     def _verify(self, ends_s: float) -> None:
-        """Refuse a cluster that cannot be trusted with commits."""
+        """Raise LogRefused if the etcd cluster cannot be trusted with commits."""
         status = self._etcd.read("/v3/maintenance/status", {}, ends_s)
         version = str(status.get("version", "0"))
         if _version(version) < VERSION_MIN:
             raise LogRefused(f"etcd {version} is too old: 3.4 or newer is needed")
-        self._members = self._listed(ends_s)
+        self._members = self._read_members(ends_s)
         voting = sum(not member.get("isLearner") for member in self._members)
         if voting < MEMBERS_MIN:
             raise LogRefused(
                 f"etcd has {voting} voting member(s) and needs {MEMBERS_MIN}: `etcdctl member add`"
             )
 
-    def _listed(self, ends_s: float) -> list[Answer]:
+    def _read_members(self, ends_s: float) -> list[Answer]:
         return list(self._etcd.read("/v3/cluster/member/list", {}, ends_s).get("members") or [])
 
     def _create(self, ends_s: float) -> None:
-        """Create the keys of the bounds, both or none."""
+        """Create the two keys of the bounds, if neither exists."""
         body = {
             "compare": [
                 {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
                 for key in (self._end, self._first)
             ],
-            "success": [_put(self._end, _number(0)), _put(self._first, _number(1))],
+            "success": [_put(self._end, _sequence_value(0)), _put(self._first, _sequence_value(1))],
             "failure": [_get(self._end), _get(self._first)],
         }
         answer = self._etcd.change(_TXN, body, ends_s)
-        if not answer.get("succeeded") and not all(map(_found, answer["responses"])):
+        if not answer.get("succeeded") and not all(map(_items_of, answer["responses"])):
             raise LogRefused(
                 f"etcd has one of the keys {self._name}/end and {self._name}/first, and not the"
                 " other: another program uses them; choose another cluster.name"
@@ -346,14 +353,14 @@ class EtcdLog:
         for url in self._etcd.urls:
             limit_s = min(ends_s, time.monotonic() + _STATUS_S_MAX)
             with contextlib.suppress(NotSent, NoAnswer, EtcdError):
-                found[url] = self._etcd.ask(url, "/v3/maintenance/status", {}, limit_s)
+                found[url] = self._etcd.call_server(url, "/v3/maintenance/status", {}, limit_s)
         return found
 
     def _compact(self, revision: int, ends_s: float) -> None:
         try:
             self._etcd.change("/v3/kv/compaction", {"revision": str(revision)}, ends_s)
         except EtcdError as error:
-            if error.code != _TOO_LATE:  # another has compacted further
+            if error.code != _TOO_LATE:  # already compacted further
                 raise _unavailable(error) from error
         except (NotSent, NoAnswer) as error:
             raise _unavailable(error) from error
@@ -373,15 +380,16 @@ class EtcdLog:
 
 @final
 class EtcdHeartbeats:
-    """Heartbeats of the brokers of a cluster, each member's under a key; see ``Heartbeats``.
+    """Heartbeats of the brokers of a cluster, stored in etcd under a key of each member; see
+    ``Heartbeats``.
 
-    A beat replaces the one before it, and all keys are read each tenth of a second from the server
-    that is asked: of two beats within that time only the second is received. What was there before
-    this object was made is not a beat.
+    A heartbeat replaces the one before it. All keys are read each tenth of a second from one
+    server, so of two heartbeats within that time only the second is received. Heartbeats stored
+    before this object was created are not returned.
 
     Args:
-        settings: the cluster: its servers and its name.
-        member: name of this member, different for each.
+        settings: settings of the cluster, with its servers and its name.
+        member: name of this member, unique in the cluster.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
@@ -389,20 +397,22 @@ class EtcdHeartbeats:
 
     def __init__(self, settings: Cluster, member: str) -> None:
         self._etcd = etcd_client(settings)
-        self._key = encoded(f"{settings.name}/beats/{member}".encode())
-        self._begin = encoded(f"{settings.name}/beats/".encode())
-        self._behind = encoded(f"{settings.name}/beats0".encode())  # "0" follows "/"
-        self._revision: int | None = None  # of the newest beat that was received
+        self._key = to_base64(f"{settings.name}/beats/{member}".encode())
+        self._begin = to_base64(f"{settings.name}/beats/".encode())
+        self._behind = to_base64(f"{settings.name}/beats0".encode())  # "0" follows "/"
+        self._revision: int | None = None  # revision of the newest heartbeat received
 
     def send(self, beat: bytes) -> None:
-        """Put a beat in the place of the one before it."""
+        """Store a heartbeat in place of the last one."""
         ends_s = time.monotonic() + _SEND_S_MAX
         with contextlib.suppress(NotSent, NoAnswer, EtcdError):
-            self._etcd.change("/v3/kv/put", {"key": self._key, "value": encoded(beat)}, ends_s)
+            self._etcd.change("/v3/kv/put", {"key": self._key, "value": to_base64(beat)}, ends_s)
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return the beats that are new; wait for the first. Where servers do not answer it may
-        wait for 0.6 s, where ``timeout_s`` is less."""
+        """Return new heartbeats; wait up to ``timeout_s`` seconds for the first.
+
+        While servers do not answer, the wait may take 0.6 s even if ``timeout_s`` is less.
+        """
         ends_s = time.monotonic() + timeout_s
         while True:
             beats = self._new(max(_POLLED_S_MIN, timeout_s))
@@ -430,16 +440,16 @@ class EtcdHeartbeats:
             (item for item in kvs if int(item["mod_revision"]) > seen),
             key=lambda item: int(item["mod_revision"]),
         )
-        return [decoded(item.get("value", "")) for item in fresh]
+        return [from_base64(item.get("value", "")) for item in fresh]
 
 
-def _number(sequence: int) -> str:
-    """Return a sequence as a value: values compare as texts do."""
-    return encoded(b"%016x" % sequence)
+def _sequence_value(sequence: int) -> str:
+    """Return the stored value of a sequence; these values compare like their sequences."""
+    return to_base64(b"%016x" % sequence)
 
 
-def _parsed(item: Answer) -> int:
-    return int(decoded(item["value"]), 16)
+def _sequence_of(item: Answer) -> int:
+    return int(from_base64(item["value"]), 16)
 
 
 def _put(key: str, value: str) -> Answer:
@@ -447,14 +457,14 @@ def _put(key: str, value: str) -> Answer:
 
 
 def _get(key: str, range_end: str = "", limit: int = 0, serializable: bool = False) -> Answer:
-    wanted: Answer = {"key": key, "serializable": serializable}
+    range_request: Answer = {"key": key, "serializable": serializable}
     if range_end:
-        wanted |= {"range_end": range_end, "limit": str(limit)}
-    return {"request_range": wanted}
+        range_request |= {"range_end": range_end, "limit": str(limit)}
+    return {"request_range": range_request}
 
 
-def _found(response: Answer) -> list[Answer]:
-    """Return the keys and values that a read within a transaction found."""
+def _items_of(response: Answer) -> list[Answer]:
+    """Return the keys and values in the response of a read within a transaction."""
     return list(response["response_range"].get("kvs") or [])
 
 

@@ -1,12 +1,13 @@
 """A blocking client of etcd's JSON gateway (HTTP/1.1 and JSON in place of gRPC), over the servers
 of one cluster.
 
-A call goes to the server that answered last; one that does not answer is left for the next. The
-three ways in which a call fails are different errors, because an append must know them apart::
+A call goes to the server that answered last; if that server does not answer, later calls go to the
+next one. A call fails in three ways with different errors, because they mean different things for
+an append::
 
-      connect ── no ─▶ NotSent (the next server is tried)
+      connect ── fails ─▶ NotSent (the next server is tried)
          │
-      send, wait ── no answer ─▶ NoAnswer (a call that changes nothing is tried at the next server)
+      send, wait ── no answer ─▶ NoAnswer (a read is tried at the next server)
          │
       answer ── an error ─▶ EtcdError
 
@@ -29,7 +30,7 @@ from urllib.parse import urlsplit
 from penstock.errors import ConfigError
 
 UNAUTHENTICATED: Final = 16
-"""The code of gRPC for a token that is unknown, or was forgotten."""
+"""The gRPC status code for a token that the server does not know, or no longer knows."""
 
 _CONNECT_S_MAX: Final = 1.0
 _ANSWER_BYTES_MAX: Final = 256 << 20
@@ -42,15 +43,15 @@ Answer = dict[str, Any]
 
 
 class NotSent(Exception):
-    """No server was reached, so nothing was asked for."""
+    """No server was reached, so the call was certainly not sent."""
 
 
 class NoAnswer(Exception):
-    """A server was asked, and did not answer in time or not whole."""
+    """The call was sent, and no complete answer arrived in time."""
 
 
 class EtcdError(Exception):
-    """A server answered with an error; ``code`` is gRPC's."""
+    """A server answered with an error; ``code`` is a gRPC status code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -58,17 +59,18 @@ class EtcdError(Exception):
 
 
 class Login(NamedTuple):
-    """A user of etcd and the password; empty where none is needed."""
+    """A user of etcd and the password; both are empty if no login is needed."""
 
     user: str = ""
     password: str = ""
 
 
 def read_login(file: str) -> Login:
-    """Return the login in a file, ``USER:PASSWORD`` in one line; an empty name gives none.
+    """Return the login in ``file``, which is ``USER:PASSWORD`` in one line; for an empty ``file``
+    return an empty login.
 
     Raises:
-        ConfigError: the file cannot be read, or has something else.
+        ConfigError: the file cannot be read, or has another content.
     """
     if not file:
         return Login()
@@ -83,19 +85,19 @@ def read_login(file: str) -> Login:
     return Login(user, password)
 
 
-def encoded(data: bytes) -> str:
-    """Return bytes as etcd's JSON has them."""
+def to_base64(data: bytes) -> str:
+    """Return ``data`` in base64, as etcd's JSON has keys and values."""
     return base64.b64encode(data).decode()
 
 
-def decoded(text: str) -> bytes:
-    """Inverse of ``encoded``."""
+def from_base64(text: str) -> bytes:
+    """Return the bytes that ``text`` encodes in base64."""
     return base64.b64decode(text)
 
 
 @final
 class _Server:
-    """One server and the connection to it, if there is one."""
+    """A server, with the connection to it if one is open."""
 
     def __init__(self, url: str, tls: ssl.SSLContext) -> None:
         parts = urlsplit(url)
@@ -107,7 +109,12 @@ class _Server:
         self.token = ""
 
     def post(self, path: str, body: bytes, ends_s: float) -> tuple[int, bytes]:
-        """Return the status and the body of an answer."""
+        """Send a request; return the HTTP status and the body of the answer.
+
+        Raises:
+            NotSent: the server was not reached.
+            NoAnswer: no complete answer arrived by ``ends_s``.
+        """
         connection = self._connected(ends_s)
         headers = {"Content-Type": "application/json"}
         if self.token:
@@ -130,7 +137,7 @@ class _Server:
             return response.status, b"".join(pieces)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise NoAnswer(f"{self.url} does not answer: {_said(error)}") from error
+            raise NoAnswer(f"{self.url} does not answer: {_error_text(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -158,25 +165,25 @@ class _Server:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise NotSent(f"{self.url} is not reached: {_said(error)}") from error
+            raise NotSent(f"{self.url} is not reached: {_error_text(error)}") from error
         self._connection = connection
         return connection
 
 
 @final
 class EtcdClient:
-    """Calls of the servers of one cluster; used by one thread at a time.
+    """Calls the servers of one etcd cluster; used by one thread at a time.
 
     Args:
-        urls: of the servers, ``http://HOST:PORT`` or ``https://HOST:PORT``.
-        login: the user; without one no token is asked for.
-        tls: how the servers of ``https`` URLs are verified.
+        urls: URLs of the servers, ``http://HOST:PORT`` or ``https://HOST:PORT``.
+        login: the login; an empty one for servers without authentication.
+        tls: the TLS context for ``https`` URLs.
     """
 
     def __init__(self, urls: Sequence[str], login: Login, tls: ssl.SSLContext) -> None:
         self._servers = [_Server(url, tls) for url in urls]
         self._login = login
-        self._turn = 0
+        self._current_index = 0
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -184,18 +191,20 @@ class EtcdClient:
         return tuple(server.url for server in self._servers)
 
     def read(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
-        """Make a call that changes nothing, at one server after the other until one answers; return
-        the answer.
+        """Make a call that changes nothing, at one server after the other until one answers.
 
         Args:
-            path: of the call, from ``/v3`` on.
-            body: its arguments.
-            ends_s: the time of the monotonic clock by which it must have ended.
+            path: path of the call, from ``/v3`` on.
+            body: arguments of the call.
+            ends_s: deadline, seconds of the monotonic clock.
+
+        Returns:
+            The fields of the answer.
 
         Raises:
             NotSent: no server was reached.
-            NoAnswer: none of those reached answered.
-            EtcdError: an error was the last answer.
+            NoAnswer: the last server that was reached did not answer.
+            EtcdError: the last server that was reached answered with an error.
         """
         failure: Exception = NotSent("no server was tried")
         for left in range(len(self._servers), 0, -1):
@@ -211,11 +220,12 @@ class EtcdClient:
         raise failure
 
     def change(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
-        """Make a call that changes something, sent to one server at most; return the answer.
+        """Make a call that changes something; it is sent to at most one server. The arguments and
+        the result are those of ``read``.
 
         Raises:
             NotSent: no server was reached; nothing was changed.
-            NoAnswer: it was sent; it may have been done, may not be, or may still be.
+            NoAnswer: the call was sent; it may be done already, be done later, or never.
             EtcdError: the answer is an error.
         """
         failure = NotSent("no server was tried")
@@ -230,12 +240,13 @@ class EtcdClient:
                 raise
         raise failure
 
-    def ask(self, url: str, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
-        """Call one server.
+    def call_server(self, url: str, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        """Make a call at the server with this URL. The other arguments and the result are those of
+        ``read``.
 
         Raises:
-            NotSent: it was not reached.
-            NoAnswer: it did not answer.
+            NotSent: the server was not reached.
+            NoAnswer: the server did not answer.
             EtcdError: the answer is an error.
         """
         server = next(one for one in self._servers if one.url == url)
@@ -248,10 +259,10 @@ class EtcdClient:
 
     @property
     def _current(self) -> _Server:
-        return self._servers[self._turn]
+        return self._servers[self._current_index]
 
     def _next(self) -> None:
-        self._turn = (self._turn + 1) % len(self._servers)
+        self._current_index = (self._current_index + 1) % len(self._servers)
 
     def _call(self, server: _Server, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
         if self._login.user and not server.token:
@@ -262,7 +273,7 @@ class EtcdClient:
         except EtcdError as error:
             if error.code != UNAUTHENTICATED or not self._login.user:
                 raise
-        self._log_in(server, ends_s)  # a server forgets tokens; it has done nothing
+        self._log_in(server, ends_s)  # the token has expired; the call was not carried out
         return _answer(*server.post(path, text, ends_s))
 
     def _log_in(self, server: _Server, ends_s: float) -> None:
@@ -276,7 +287,7 @@ class EtcdClient:
 
 
 def _answer(status: int, body: bytes) -> Answer:
-    """Return the fields of an answer; raise EtcdError where it is one."""
+    """Return the fields of an answer; raise EtcdError if the answer is an error."""
     try:
         answer = json.loads(body)
     except ValueError:
@@ -284,8 +295,8 @@ def _answer(status: int, body: bytes) -> Answer:
     if not isinstance(answer, dict):
         raise EtcdError(_UNKNOWN, f"an answer that is not etcd's (HTTP {status})")
     if status != http.client.OK or "error" in answer:
-        said = answer.get("message") or answer.get("error") or f"HTTP {status}"
-        raise EtcdError(int(answer.get("code", _UNKNOWN)), str(said))
+        message = answer.get("message") or answer.get("error") or f"HTTP {status}"
+        raise EtcdError(int(answer.get("code", _UNKNOWN)), str(message))
     return answer
 
 
@@ -306,7 +317,7 @@ def _is_closed(opened: socket.socket) -> bool:
     """Return whether the server has closed an idle connection."""
     opened.settimeout(0)
     try:
-        opened.recv(1)  # nothing is due on an idle connection: what is read is its end
+        opened.recv(1)  # nothing but its end can arrive on an idle connection
     except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:
@@ -314,5 +325,5 @@ def _is_closed(opened: socket.socket) -> bool:
     return True
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

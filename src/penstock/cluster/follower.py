@@ -2,14 +2,14 @@
 
 ::
 
-      opening ─▶ comparing ── the view is of this log ─▶ following ── claim in its place ─▶ claimed
+      opening ─▶ comparing ── the view is of this log ─▶ following ── claim accepted ─▶ claimed
                                                           ▲     │
-                                                          ╰─────╯ entries, nothing, damage, a claim
-                                                                  that was refused or got no answer
+                                                          ╰─────╯ entries, no entries, damage, or a
+                                                                  claim refused or without an answer
 
-``step`` does one thing and returns; nothing here waits or has a thread: a simulation decides when
-each step of each member happens. A claim that got no answer may be in the log: then this member
-reads it as it reads any other, and claims the next term.
+``step`` does one thing and returns; nothing here waits or has a thread, so a simulation can decide
+when each member takes a step. A claim without an answer may be in the log; then this member reads
+its claim like any other record, and claims the next term.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.cluster.log import LogUnavailable, ReplicatedLog
 from penstock.cluster.reading import (
     READ_S,
     ViewAhead,
-    read_on,
+    apply_next_entries,
     refuse_another_log,
     refuse_view_ahead,
 )
@@ -37,18 +37,19 @@ logger = get_logger(__name__)
 
 OPEN_S: Final = 5.0
 DAMAGED_S: Final = 2.0
-"""Pause in seconds after the leader gave a wrong entry: another one is elected meanwhile."""
+"""Pause in seconds after the log's leader returned a wrong entry, until another leader is
+elected."""
 
 AHEAD_S: Final = 30.0
-"""Time in seconds for which the log must be said to lack what the view has until it is believed. A
-server of the log that was stopped or cut off while it led goes on as the leader when it is back,
-for ten seconds and more, and says where the log ended when it left."""
+"""Seconds for which the log must report an end before the view's position until that is believed. A
+server of the log that was stopped or cut off while it led acts as the leader for ten seconds or
+more after it is back, and reports the end that the log had when it left."""
 
 
 class Progress(Enum):
     """The outcome of a step."""
 
-    READ = "entries were applied, there may be more"
+    READ = "entries were applied, and there may be more"
     NOTHING = "there was nothing to do"
     UNREACHABLE = "the log does not answer"
     CLAIMED = "this member is the primary"
@@ -64,16 +65,16 @@ class Follower:
     """Follows the log with one view.
 
     Args:
-        log: the log, not opened yet; the caller closes it.
-        view: the view; nothing else writes to its database meanwhile.
+        log: the log, not open yet; the caller closes it.
+        view: the view; nothing else may write to its database meanwhile.
         standby: decides when to claim.
-        claim: the body of this member's claims, but for the epoch, which is filled in.
-        new_writer: returns a writer whose log is not opened yet, for one claim.
-        now_s: the monotonic clock.
+        claim: the body of this member's claims; its epoch is filled in here.
+        new_writer: returns a writer for one claim, with a log that is not open yet.
+        now_s: returns the monotonic time in seconds.
 
     Attributes:
-        note: its present problem, in one sentence; empty without one.
-        writer: the writer of the term that was claimed; None before.
+        note: the present problem as a sentence; empty for none.
+        writer: the writer of the claimed term; None before the claim.
     """
 
     def __init__(
@@ -94,13 +95,13 @@ class Follower:
         self._new_writer = new_writer
         self._now_s = now_s
         self._phase = _Phase.OPENING
-        self._is_there = False  # whether the log is known to have the next entry
+        self._has_next = False  # whether the log is known to have the next entry
         self._not_before_s = 0.0
-        self._ahead_since_s = 0.0  # since when the log is said to lack what the view has; 0: not
+        self._ahead_since_s = 0.0  # since when the log reports an end before the view; 0: not now
 
     @property
     def is_following(self) -> bool:
-        """Return whether it has reached the log, and its view is one of it."""
+        """Return whether the log was reached and the view belongs to it."""
         return self._phase is _Phase.FOLLOWING
 
     def step(self, rank: int) -> Progress:
@@ -108,12 +109,12 @@ class Follower:
         the progress.
 
         Args:
-            rank: how many other standbys come before this one in the order of names.
+            rank: number of other standbys that come before this one in the order of names.
 
         Raises:
-            StoreError: the view is of another log, or cannot be written, or a later Penstock wrote
-                the log.
-            EntriesTrimmed: the log has lost what the view needs next: it must be seeded.
+            StoreError: the view is of another log or cannot be written, or a later version of
+                Penstock wrote the log.
+            EntriesTrimmed: the entries that the view needs next were trimmed; it must be seeded.
         """
         if self._now_s() < self._not_before_s:
             return Progress.NOTHING
@@ -128,7 +129,7 @@ class Follower:
         except LogUnavailable as error:
             self.note = f"the cluster's log cannot be reached: {error}"
             if self.is_following and self._standby.should_claim(self._view.end, rank):
-                return self._try_claim()  # the replica that is asked may be gone with the primary
+                return self._try_claim()  # the replica may be lost together with the primary
             return Progress.UNREACHABLE
         except LogDamaged as damage:
             self.note = str(damage)
@@ -142,7 +143,7 @@ class Follower:
         return self._try_claim()
 
     def _compare(self) -> None:
-        """Compare the view with the log, and wait for a sign of the primary from now on."""
+        """Refuse a view that is ahead of the log or of another log; start the wait for a lease."""
         view, log = self._view, self._log
         bounds = log.bounds(READ_S)
         try:
@@ -159,25 +160,25 @@ class Follower:
         self._ahead_since_s = 0.0
         leases = 1.0
         if bounds.last == 0:
-            leases = 0.0 if view.committed().epoch else NEW_LOG_LEASES
+            leases = 0.0 if view.current_watermark().epoch else NEW_LOG_LEASES
         self._standby.restart_wait(self._now_s(), view.end.term, leases)
 
     def _read(self) -> bool:
         view = self._view
-        if not read_on(view, self._log, self._is_there):
+        if not apply_next_entries(view, self._log, self._has_next):
             return False
-        self._is_there = False
+        self._has_next = False
         ends_with_claim = view.end.number == 0
         claim = view.claim if ends_with_claim else None
         self._standby.note_records(self._now_s(), view.end.term, claim)
         return True
 
     def _try_claim(self) -> Progress:
-        """Claim the next term behind the last entry that was read."""
+        """Claim the next term behind the last entry that was read; return the progress."""
         view = self._view
         claim = Claim(
             self._claim.node,
-            view.committed().epoch,
+            view.current_watermark().epoch,
             self._claim.address,
             self._claim.stream_address,
             self._claim.version,
@@ -185,7 +186,7 @@ class Follower:
         )
         try:
             writer = self._new_writer()
-        except ConfigError as error:  # a file of the login or of TLS, at this moment
+        except ConfigError as error:  # a file of the login or of TLS cannot be used now
             self._standby.restart_wait(self._now_s(), view.end.term)
             logger.warning("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
@@ -198,10 +199,10 @@ class Follower:
             writer.log.close()
             if not is_open and isinstance(error, LogUnavailable):
                 self.note = f"the cluster's log cannot be reached: {error}"
-                return Progress.UNREACHABLE  # nothing was sent: another try needs no other lease
+                return Progress.UNREACHABLE  # nothing was sent: retry without waiting for a lease
             self._standby.restart_wait(self._now_s(), view.end.term)
-            self._is_there = isinstance(error, Fenced)
-            if not self._is_there:  # perhaps the log ends before the view by now
+            self._has_next = isinstance(error, Fenced)
+            if not self._has_next:  # the log may end before the view by now
                 self._phase = _Phase.COMPARING
             logger.info("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING

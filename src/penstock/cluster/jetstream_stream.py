@@ -1,9 +1,9 @@
-"""The configuration of the stream that keeps a log: the one it is created with, and the faults of
-an existing one. Pure.
+"""The configuration of the JetStream stream that stores a log: creates it for a new stream, and
+finds the mistakes in that of an existing stream. Pure.
 
-A log only loses entries at its front, when it is trimmed; so whatever lets a stream remove entries
-by itself, or by hand in the middle, is refused, and so is what answers before a majority has it on
-disk.
+A log loses entries only at its front, when it is trimmed. So a configuration is refused if it lets
+the stream remove entries by itself, lets users delete single entries, or acknowledges an entry
+before a majority has it on disk.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 HEADER_BYTES_MAX: Final = 256
-"""Room for the header of an entry: the sizes that servers and streams limit include it."""
+"""Room for the header of an entry, which the size limits of servers and streams include."""
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
-"""The largest message of a stream that is created here, if ``max_payload`` of the servers is not
-smaller."""
+"""Size of the largest message of a new stream, unless ``max_payload`` of the servers is smaller."""
 
 
 def new_stream(name: str, subject: str, replicas: int, payload_bytes_max: int) -> dict[str, Any]:
-    """Return the configuration with which a stream is created.
+    """Return the configuration of a new stream.
 
     Args:
-        name: its name.
+        name: name of the stream.
         subject: its only subject.
-        replicas: copies.
-        payload_bytes_max: the largest message that the servers take.
+        replicas: number of replicas.
+        payload_bytes_max: size of the largest message that the servers accept.
     """
     return {
         "name": name,
@@ -37,12 +36,12 @@ def new_stream(name: str, subject: str, replicas: int, payload_bytes_max: int) -
         "discard": "new",
         "max_msg_size": min(MESSAGE_BYTES_MAX, payload_bytes_max),
         "allow_direct": True,
-        "deny_delete": True,  # an entry that is removed by hand would be a hole
+        "deny_delete": True,  # deleting a single entry would make a gap
     }
 
 
 def message_bytes_max(config: Mapping[str, Any], payload_bytes_max: int) -> int:
-    """Return the largest message that the stream takes, where the server takes
+    """Return the size of the largest message that the stream accepts, at servers that accept
     ``payload_bytes_max``."""
     limit = int(config.get("max_msg_size", -1))
     return limit if limit > 0 else payload_bytes_max
@@ -51,15 +50,15 @@ def message_bytes_max(config: Mapping[str, Any], payload_bytes_max: int) -> int:
 def mistakes(
     config: Mapping[str, Any], name: str, subject: str, replicas: int, payload_bytes_max: int
 ) -> Iterator[str]:
-    """Yield a sentence for each thing that makes a stream unfit to keep commits, with what to
-    change; nothing for one that is as ``new_stream`` says.
+    """Yield a sentence for each setting that makes a stream unfit to store commits, with the
+    change that solves it; a stream made with ``new_stream`` has none.
 
     Args:
-        config: the configuration of the stream that is there.
-        name: its name.
+        config: the configuration of the existing stream.
+        name: name of the stream.
         subject: the subject that it must have.
-        replicas: the fewest copies.
-        payload_bytes_max: the largest message that the server takes.
+        replicas: least number of replicas.
+        payload_bytes_max: size of the largest message that the server accepts.
     """
     edit = f"nats stream edit {name}"
     another = "remove it, or choose another cluster.name"

@@ -1,25 +1,26 @@
-"""The port of the replicated log: the interface of a cluster to the system that keeps its commits.
+"""The port of the replicated log: the interface to the system that stores the commits of a cluster.
 
-Three implementations stand behind it, ``JetStreamLog`` (NATS), ``EtcdLog`` and ``MemoryLog`` (for
-the model tests, with injected faults); one contract suite (``tests/contract``) runs against all of
-them.
+It has three implementations, ``JetStreamLog`` (NATS), ``EtcdLog`` and ``MemoryLog`` (for the model
+tests, with injected faults); one contract suite (``tests/contract``) runs against all of them.
 
 Rules:
 
-1. Entries have the sequences 1, 2, 3, …, without gaps. Only the front is ever removed (``trim``).
-2. ``append`` puts an entry *at* a place: behind ``after``, which must be the last entry there is.
-   When it returns, the entry is synced on a majority, and stays. When it raises ``AppendRefused``,
-   the log ends elsewhere, and this call has appended nothing; but a leader that is deposed, and
-   does not know it yet, may have said so while the next one appended (in JetStream), so the place
-   is looked at before anything is concluded. When it raises ``AppendUnknown``, the
-   entry may be there, may not be, or may still come: only ``entry_at`` that finds *some* entry at
-   this place settles it.
-3. One append is under way at a time for each writer. That is what makes the place a fence: with
-   more under way, another writer's entries can get between them and be acknowledged.
-4. ``read`` may be answered by any replica, and may lag; what it returns is consecutive and was
-   appended. ``entry_at`` and ``bounds`` are answered by the leader, from what is on a majority.
-5. Every call blocks for ``timeout_s`` at most. An object is used by one thread at a time; use one
-   for each thread.
+1. Entries have the sequences 1, 2, 3, …, without gaps. Entries are only removed at the front
+   (``trim``).
+2. ``append`` puts an entry at a given sequence: behind ``after``, which must be the last entry.
+   When
+   it returns, the entry is synced on a majority, and stays. When it raises ``AppendRefused``, the
+   log ends elsewhere, and the call has appended nothing. But in JetStream a leader that was deposed
+   and has not noticed may refuse although the new leader appends, so the caller reads the sequence
+   before it draws a conclusion. When it raises ``AppendUnknown``, the entry may be in the log, may
+   never be, or may still be added: only an ``entry_at`` that finds *some* entry at that sequence
+   decides.
+3. A writer has one append in flight at a time. Then the sequence acts as a fence: with more in
+   flight, another writer's entries could get between them and be acknowledged.
+4. Any replica may answer ``read``, and it may lag; the returned entries are consecutive and were
+   appended. The leader answers ``entry_at`` and ``bounds``, from what is on a majority.
+5. Every call blocks for ``timeout_s`` at most. An object is used by one thread at a time; each
+   thread uses an object of its own.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from penstock.errors import StoreError, StoreFailed
 
 
 class LogUnavailable(StoreFailed):
-    """The replicated log did not answer, or has no majority: try again."""
+    """The replicated log did not answer, or has no majority; the caller may retry."""
 
 
 class AppendUnknown(LogUnavailable):
-    """An append was sent and not answered: the entry may be there, or not, or may still come."""
+    """An append was sent and not answered: the entry may be in the log, now or later, or never."""
 
 
 class AppendRefused(StoreError):
@@ -43,7 +44,7 @@ class AppendRefused(StoreError):
 
 
 class EntriesTrimmed(StoreError):
-    """Entries were asked for that are trimmed; ``first`` is the first that is there."""
+    """The requested entries were trimmed; ``first`` is the first sequence of the log."""
 
     def __init__(self, first: int) -> None:
         super().__init__(f"the replicated log begins at sequence {first}")
@@ -51,8 +52,8 @@ class EntriesTrimmed(StoreError):
 
 
 class LogRefused(StoreError):
-    """The system that keeps the log is not set up so that it can be trusted; the sentence says what
-    to change."""
+    """The system that stores the log is configured so that it may lose commits; the message says
+    what to change."""
 
 
 class Entry(NamedTuple):
@@ -70,14 +71,15 @@ class Bounds(NamedTuple):
 
 
 class LogNode(NamedTuple):
-    """A machine that keeps the log, as the leader sees it.
+    """A server that stores the log, as the leader reports it.
 
     Attributes:
-        name: its name in the system that keeps the log.
+        name: name of the server in the system that stores the log.
         is_leader: whether it leads.
-        is_current: whether it has all that is committed, as far as is known.
-        lag: entries that it is behind, as far as is known.
-        seen_s: seconds since it was last heard, or since there is this leader; 0 for the leader.
+        is_current: whether it has all committed entries, as far as the leader knows.
+        lag: number of entries that it is behind, as far as the leader knows.
+        seen_s: seconds since the leader last heard it, or since the leader was elected; 0 for the
+            leader itself.
     """
 
     name: str
@@ -93,11 +95,11 @@ class LogState(NamedTuple):
     Attributes:
         kind: "nats", "etcd" or "memory".
         version: version of the server that answered.
-        leader: name of the leading node; empty while none leads.
-        nodes: all nodes that keep the log.
+        leader: name of the leading server; empty while none leads.
+        nodes: all servers that store the log.
         bounds: first and last sequence.
         size_bytes: size of the entries.
-        has_quorum: whether a majority is there, so that appends are possible.
+        has_quorum: whether a majority is reachable, so that appends are possible.
     """
 
     kind: str
@@ -113,14 +115,14 @@ class ReplicatedLog(Protocol):
     """A log of entries on a majority of machines."""
 
     entry_bytes_max: int
-    """The largest entry, in bytes; larger values are split by the caller. Known after ``open``."""
+    """Size of the largest entry; the caller splits larger values. Known after ``open``."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect; create the log where there is none; verify that it is set up as it must be.
+        """Connect, create the log if it does not exist, and verify its configuration.
 
         Raises:
-            LogRefused: it is not: it does not sync each entry, or has too few replicas, or the
-                server is too old.
+            LogRefused: the log may lose commits: entries are not synced, there are too few
+                replicas, or a server is too old.
             LogUnavailable: no server answers.
         """
 
@@ -128,15 +130,15 @@ class ReplicatedLog(Protocol):
         """Append an entry at the sequence ``after + 1``; return when it is synced on a majority.
 
         Raises:
-            AppendRefused: the log does not end at ``after``; nothing was appended by this call.
-            AppendUnknown: there was no answer.
-            LogUnavailable: it was not sent.
-            LogRefused: the system put it elsewhere, although it was told the place.
+            AppendRefused: the log does not end at ``after``; this call appended nothing.
+            AppendUnknown: the append was sent, and there was no answer.
+            LogUnavailable: the append was not sent.
+            LogRefused: the system put the entry at another sequence than ``after + 1``.
         """
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return up to ``count_max`` consecutive entries from ``first`` on, a few MB at most;
-        none where there are none yet.
+        """Return up to ``count_max`` consecutive entries from ``first`` on, a few MB at most; an
+        empty list if the replica has none yet.
 
         Raises:
             EntriesTrimmed: the log begins behind ``first``.
@@ -144,7 +146,7 @@ class ReplicatedLog(Protocol):
         """
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
-        """Return the entry at ``sequence`` as the leader has it; None where there is none.
+        """Return the entry at ``sequence`` as the leader has it; None if there is none.
 
         Raises:
             LogUnavailable: no leader answers.
@@ -161,7 +163,7 @@ class ReplicatedLog(Protocol):
         """Remove all entries before the sequence ``before``.
 
         Raises:
-            LogUnavailable: it may have been done, or not.
+            LogUnavailable: the entries may be removed or not.
         """
 
     def state(self, timeout_s: float) -> LogState:
@@ -172,25 +174,30 @@ class ReplicatedLog(Protocol):
         """
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
-        """Ask the leader to hand over to one of the ``preferred`` nodes, if it is none of them.
+        """Ask the leader to hand over to one of the ``preferred`` servers, unless it is one of
+        them.
 
         Raises:
             LogUnavailable: no leader answers.
         """
 
     def close(self) -> None:
-        """Close the connection; nothing may be called afterwards."""
+        """Close the connection; no method may be called afterwards."""
 
 
 class Heartbeats(Protocol):
-    """Short messages between the brokers of a cluster; hints that may be lost, late or repeated."""
+    """Sends and receives heartbeats between the brokers of a cluster; they may be lost, late or
+    repeated."""
 
     def send(self, beat: bytes) -> None:
-        """Send a message to all others; where no server is reached, it is lost."""
+        """Send a heartbeat to all members; it is lost if no server is reached."""
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return the messages that came, its own among them; wait for the first, ``timeout_s`` at
-        most. Where no server is reached, it waits and returns none."""
+        """Return the heartbeats received since the last call, this member's own included.
+
+        Wait up to ``timeout_s`` seconds for the first; return an empty list if none arrives or no
+        server is reached.
+        """
 
     def close(self) -> None:
-        """Close the connection; nothing may be called afterwards."""
+        """Close the connection; no method may be called afterwards."""

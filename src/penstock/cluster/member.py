@@ -3,17 +3,17 @@
 ::
 
       thread      as a standby                                as the primary
-      beating     sends and takes heartbeats                  the same
+      beating     sends and receives heartbeats               the same
       following   reads the log into the view; claims         ends
-      watching    nothing                                     looks at the end of the log when
+      watching    nothing                                     reads the end of the log when
                                                               idle; trims; moves the log's leader
                                                               to another machine
-      syncing     syncs the view each second, in both roles, and says so by the heartbeat
+      syncing     syncs the view each second, in both roles; the heartbeat reports the position
 
-What is done and when is decided in ``follower.py``, ``watcher.py`` and ``role.py``, step by step;
-here are the threads that take the steps and wait between them. Each has an object of the log for
-itself. What they share is small and read whole: the roles, the position of the view, what is known
-of the others.
+``follower.py``, ``watcher.py`` and ``role.py`` decide what is done and when, step by step; this
+module has the threads that take the steps and wait between them. Each thread has its own connection
+to the log. The threads share little, and each shared value is replaced as a whole: the role, the
+position of the view, the heartbeats of the other members.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Final, Protocol, final
 
 from penstock.cluster.beats import (
-    COMPARED,
+    COMPARED_ROLES,
     Beat,
-    Heard,
     Members,
+    ReceivedBeat,
     RoleName,
     decode_beat,
     encode_beat,
@@ -57,35 +57,38 @@ from penstock.version import __version__
 logger = get_logger(__name__)
 
 BEATS_A_LEASE: Final = 10
-"""Heartbeats in the time of one lease."""
+"""Number of heartbeats in the time of one lease."""
 
 SYNC_S: Final = 1.0
+"""Pause between two syncs of the view, in seconds."""
+
 WATCH_S: Final = 1.0
+"""Pause between two steps of the watcher, in seconds."""
 
 POLL_S: Final = 0.02
-"""Time in seconds from one read that found nothing to the next."""
+"""Pause after a read that returned no entries, in seconds."""
 
 UNREACHABLE_S: Final = 0.2
-"""Time in seconds from one try to reach the log to the next."""
+"""Pause after an attempt that did not reach the log, in seconds."""
 
 
-class Connect(Protocol):
-    """Makes the objects by which a member reaches the log, one for each thread."""
+class Connector(Protocol):
+    """Makes a member's connections to the log, one for each thread."""
 
     def log(self, purpose: str) -> ReplicatedLog:
-        """Return a log, not opened yet; ``purpose`` names the connection for operators."""
+        """Return a log that is not open yet; operators see ``purpose`` in the connection's name."""
 
     def heartbeats(self) -> Heartbeats:
         """Return the heartbeats of the cluster."""
 
 
 class ViewFollower(Protocol):
-    """Keeps something in memory as the view of a standby is."""
+    """Keeps a representation in memory equal to the view of a standby."""
 
-    def opened(self, database: Database) -> None:
-        """Read the whole view, which was just opened."""
+    def load_view(self, database: Database) -> None:
+        """Read the whole view from ``database``, replacing what was loaded before."""
 
-    def changed(self, operations: Sequence[Operation]) -> None:
+    def apply_changes(self, operations: Sequence[Operation]) -> None:
         """Apply operations that were written to the view."""
 
 
@@ -98,17 +101,20 @@ class Member:
         data_dir: the data directory of this member.
         address: HOST:PORT at which clients reach it while it is the primary.
         stream_address: HOST:PORT of its stream service; empty if it has none.
-        connect: reaches the log.
-        preparation: is told the view and its changes, by the following thread; None: nothing is.
-        now_s: the monotonic clock.
+        connect: makes the connections to the log.
+        preparation: follows the view in memory, called by the following thread; None for none.
+        now_s: returns the monotonic time in seconds.
 
     Attributes:
-        role: its role now.
-        members: the others, as their heartbeats tell.
-        writer: the writer of the last term that it claimed; None before.
-        note: its present problem, in one sentence; empty without one.
-        failure: the defect for which it cannot go on; empty without one.
-        tally: its counts since its start.
+        settings: the cluster's settings.
+        node: name of the member.
+        data_dir: the data directory of the member.
+        role: its present role.
+        members: the other members, as known by their heartbeats.
+        writer: the writer of the last claimed term; None before the first claim.
+        note: the present problem as a sentence; empty for none.
+        failure: the defect that stopped the member, as a sentence; empty for none.
+        tally: the counters since its start.
     """
 
     def __init__(
@@ -117,7 +123,7 @@ class Member:
         data_dir: Path,
         address: str,
         stream_address: str,
-        connect: Connect,
+        connect: Connector,
         preparation: ViewFollower | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -138,26 +144,26 @@ class Member:
         self._now_s = now_s
         self._view: View | None = None
         self._database: ClusterDatabase | None = None
-        self._last = Position()  # of the view that was open last
+        self._last = Position()  # position of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
-        self._told_term = 0  # of the primary that the log named last
+        self._logged_term = 0  # term of the last primary that was logged
         self._brings_store = False
         self._standby = Standby(self.node, settings.lease_s, now_s(), self._process)
         self._stopping = threading.Event()
-        self._unfollowing = threading.Event()
+        self._following_ends = threading.Event()
         self._leading = threading.Event()
-        self._unprepared = threading.Event()
+        self._must_prepare = threading.Event()
         self._threads: list[threading.Thread] = []
         self._limiter = RepeatLimiter()
         self._fencing = threading.Lock()
         self._fenced: Callable[[str], None] | None = None  # while it leads
 
-    # -- what others ask ---------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------
 
     @property
     def position(self) -> Position:
-        """Return how far its view has come."""
+        """Return the position of the member's view in the log."""
         view = self._view
         return self._last if view is None else view.position
 
@@ -191,24 +197,25 @@ class Member:
             return self.beat()
         return self.members.primary(self._now_s(), 2 * self.settings.lease_s)
 
-    def heard(self) -> dict[str, Heard]:
-        """Return the last heartbeats of the others, by name."""
-        return self.members.heard(self._now_s())
+    def recent_beats(self) -> dict[str, ReceivedBeat]:
+        """Return the last heartbeats of the other members, by name."""
+        return self.members.recent_beats(self._now_s())
 
     def now_s(self) -> float:
-        """Return the time of the clock by which others were heard, seconds."""
+        """Return the present monotonic time, seconds, with which heartbeats are recorded."""
         return self._now_s()
 
     @property
     def database(self) -> Database | None:
-        """Return the database of its view; None while it is not open."""
+        """Return the database of the view; None while it is not open."""
         return self._database
 
     def log_state(self) -> LogState:
-        """Ask for the state of the log; it blocks.
+        """Open a connection and return the state of the log; this blocks for some seconds at most.
 
         Raises:
             LogUnavailable: no server answers.
+            LogRefused: the log is not set up so that it can be trusted.
         """
         log = self._connect.log("status")
         try:
@@ -217,16 +224,16 @@ class Member:
         finally:
             log.close()
 
-    def successor(self, name: str) -> Beat:
-        """Return the last heartbeat of the standby to which it may hand over.
+    def find_successor(self, name: str) -> Beat:
+        """Return the last heartbeat of the standby to which this member may hand over.
 
         Args:
-            name: its name; empty for the one whose view is the newest.
+            name: name of the standby; empty for the standby with the newest view.
 
         Raises:
-            StoreError: there is none, or it cannot take over now.
+            StoreError: no other member is a standby, or the named one is none.
         """
-        heard = self.members.heard(self._now_s(), 2 * self.settings.lease_s)
+        heard = self.members.recent_beats(self._now_s(), 2 * self.settings.lease_s)
         standbys = [one.beat for one in heard.values() if one.beat.role == "standby"]
         if name:
             standbys = [beat for beat in standbys if beat.node == name]
@@ -235,55 +242,58 @@ class Member:
             raise StoreError(f"{found} now: see 'penstock cluster status'")
         return max(standbys, key=lambda beat: beat.applied)
 
-    # -- its life ----------------------------------------------------------------------
+    # -- life cycle --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to send and take heartbeats, and to sync the view."""
+        """Start the threads for heartbeats, syncing and watching."""
         self._start("beating", self._keep_beating)
         self._start("syncing", self._keep_syncing)
         self._start("watching", self._keep_watching)
 
     def stop(self) -> None:
-        """End all threads, and the view if it is still open here."""
+        """End all threads, and close the view if this object still has it open."""
         self._stopping.set()
-        self._unfollowing.set()
+        self._following_ends.set()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
         self._close_view()
 
     def follow(self) -> ViewOpener | None:
-        """Follow the log as a standby until it is the primary; return how its store is opened.
+        """Follow the log as a standby until this member is the primary. This blocks.
 
-        It blocks. After ``stop_following`` it returns None.
+        Returns:
+            The opener of the primary's store; None after ``stop_following``.
 
         Raises:
-            StoreError: the view cannot be opened or written, is ahead of the log, or a later
-                Penstock wrote the log.
-            EntriesTrimmed: the log has lost what the view needs next: it must be seeded.
+            StoreError: the view cannot be opened or written, or is ahead of the log; or a later
+                version of Penstock wrote the log.
+            EntriesTrimmed: the entries that the view needs next were trimmed; it must be seeded.
         """
         self.role = "waiting"
         self._leading.clear()
         database = open_cluster_database(self.data_dir)
         preparation = self._preparation
-        view = View(database, None if preparation is None else preparation.changed, self.tally)
+        view = View(
+            database, None if preparation is None else preparation.apply_changes, self.tally
+        )
         self._database, self._view = database, view
-        self._synced = view.position.sequence  # opening it wrote all that its log had to tables
-        self._brings_store = bool(view.committed().epoch)
+        self._synced = view.position.sequence  # opening flushed its write-ahead log to tables
+        self._brings_store = bool(view.current_watermark().epoch)
         if preparation is not None:
-            preparation.opened(database)
+            preparation.load_view(database)
         log = self._connect.log("follow")
         claim = Claim(
             self.node, "", self._address, self._stream_address, __version__, self._process
         )
         follower = Follower(log, view, self._standby, claim, self._new_writer, self._now_s)
         try:
-            while not self._unfollowing.is_set():
-                if preparation is not None and self._unprepared.is_set():
-                    self._unprepared.clear()
-                    preparation.opened(database)
+            while not self._following_ends.is_set():
+                if preparation is not None and self._must_prepare.is_set():
+                    self._must_prepare.clear()
+                    preparation.load_view(database)
                 progress = follower.step(self._rank())
-                self._tell(follower.note)
+                self._report_note(follower.note)
                 if progress is Progress.CLAIMED:
                     assert follower.writer is not None
                     return self._become_primary(follower.writer, database, view)
@@ -295,7 +305,7 @@ class Member:
                         self._hands_over_to = ""
                 else:
                     unreachable = progress is Progress.UNREACHABLE
-                    self._unfollowing.wait(UNREACHABLE_S if unreachable else POLL_S)
+                    self._following_ends.wait(UNREACHABLE_S if unreachable else POLL_S)
         except BaseException:
             self._close_view()
             raise
@@ -305,29 +315,30 @@ class Member:
         return None
 
     def stop_following(self) -> None:
-        """Let ``follow`` return."""
-        self._unfollowing.set()
+        """Make ``follow`` return None."""
+        self._following_ends.set()
 
-    def prepare_anew(self) -> None:
-        """Let the following thread tell ``preparation`` all that the view has, once more."""
-        self._unprepared.set()
+    def reload_preparation(self) -> None:
+        """Make the following thread load the whole view into ``preparation`` again."""
+        self._must_prepare.set()
 
     def lead(self, fenced: Callable[[str], None]) -> None:
-        """Watch over the primary until ``resign``.
+        """Watch the log as the primary, until ``resign``.
 
         Args:
-            fenced: called by a thread, once, with the reason for which nothing may be written.
+            fenced: called once, possibly in another thread, with the reason why this member may not
+                write any more.
         """
         assert self.writer is not None
         with self._fencing:
             self._fenced = fenced
-            why = self.writer.fenced_by  # while the store was opened
+            why = self.writer.fenced_by  # if it was fenced while the store was opened
         if why:
             fenced(why)
         self._leading.set()
 
     def resign(self) -> None:
-        """Be the primary no longer; the store is closed already."""
+        """Give up the role of primary; the caller has closed the store."""
         self._leading.clear()
         self._fenced = None
         self._last = self.position
@@ -337,14 +348,14 @@ class Member:
             self.role = "waiting"
 
     def hand_over_to(self, node: str) -> None:
-        """Let ``node`` claim next, without waiting for the lease.
+        """Ask ``node`` by heartbeat to claim at once, without waiting for the lease.
 
-        Nothing may be written here any more: it was fenced, or it resigned.
+        This member must not write any more: it was fenced, or it resigned.
         """
         self._hands_over_to = node
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
-        """Start a thread; one that fails ends the member's role, for nobody would miss it else."""
+        """Start a thread; if ``work`` raises, record the failure and end the member's role."""
 
         def run() -> None:
             try:
@@ -369,7 +380,7 @@ class Member:
             appended=self.tally.append_s.count,
         )
 
-    def _tell(self, note: str) -> None:
+    def _report_note(self, note: str) -> None:
         if self.note and not note:
             logger.info("the cluster's log is read again")
         self.note = note
@@ -377,16 +388,16 @@ class Member:
             warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", note)
 
     def _attach_watermark(self, view: View) -> None:
-        """Let readers of this machine see the view, from the first epoch on."""
+        """Show the view to readers on this machine, once it has an epoch."""
         if view.has_watermark:
             return
-        committed = view.committed()
-        if committed.epoch:
-            view.attach_watermark(WatermarkFile(self.data_dir, committed), committed)
+        watermark = view.current_watermark()
+        if watermark.epoch:
+            view.attach_watermark(WatermarkFile(self.data_dir, watermark), watermark)
 
     def _rank(self) -> int:
-        """Return how many standbys come before this one in the order of names."""
-        heard = self.members.heard(self._now_s(), 2 * self.settings.lease_s)
+        """Return the number of standbys that come before this one in the order of names."""
+        heard = self.members.recent_beats(self._now_s(), 2 * self.settings.lease_s)
         return sum(node < self.node and one.beat.role == "standby" for node, one in heard.items())
 
     def _become_primary(
@@ -403,9 +414,10 @@ class Member:
         )
 
     def _disk_fails(self, why: str) -> None:
-        """Let a standby go on where this machine's disk takes nothing; without one, wait for it."""
+        """Hand over to a standby because this machine's disk fails; without a standby, keep the
+        role and wait for the disk."""
         try:
-            successor = self.successor("")
+            successor = self.find_successor("")
         except StoreError:
             return
         self._fence(f"{why}; {successor.node} takes over", self.writer)
@@ -440,23 +452,23 @@ class Member:
                     if beat is None:
                         continue
                     self.members.forget_silent(now_s)
-                    self._standby.heard(beat, now_s)
-                    if self.members.hear(beat, now_s):
+                    self._standby.record_beat(beat, now_s)
+                    if self.members.record(beat, now_s):
                         self._compare_terms(beat)
-                        self._tell_primary(beat)
+                        self._log_primary(beat)
         finally:
             heartbeats.close()
 
-    def _tell_primary(self, beat: Beat) -> None:
-        """Log that another member is the primary, once for each term."""
-        if beat.role == "primary" and beat.term > self._told_term:
-            self._told_term = beat.term
+    def _log_primary(self, beat: Beat) -> None:
+        """Log once for each term that another member is the primary."""
+        if beat.role == "primary" and beat.term > self._logged_term:
+            self._logged_term = beat.term
             logger.info("%s is the primary, in term %d", beat.node, beat.term)
 
     def _compare_terms(self, beat: Beat) -> None:
         """Fence this primary if the view of another member has reached a newer term."""
         writer = self.writer
-        if writer is not None and beat.role in COMPARED and beat.term > writer.term:
+        if writer is not None and beat.role in COMPARED_ROLES and beat.term > writer.term:
             self._fence(f"the view of {beat.node} has come to term {beat.term}", writer)
 
     # -- syncing -----------------------------------------------------------------------
@@ -469,7 +481,7 @@ class Member:
             sequence = view.position.sequence
             if sequence == self._synced:
                 continue
-            with contextlib.suppress(StoreError):  # the disk fails: the next write says so
+            with contextlib.suppress(StoreError):  # the next write reports the failing disk
                 if database.sync():
                     self._synced = sequence
 
@@ -481,7 +493,7 @@ class Member:
                 self._watch()
 
     def _watch(self) -> None:
-        """Watch until this member leads no longer."""
+        """Take the steps of the watcher and the log leader until this member is not the primary."""
         writer = self.writer
         assert writer is not None
         log = self._connect.log("watch")
@@ -491,13 +503,13 @@ class Member:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
                 if self.writer is not writer or not self._leading.is_set():
                     break
-                synced, fresh = self.members.synced(self._synced, self._now_s())
+                synced, fresh = self.members.synced_sequences(self._synced, self._now_s())
                 try:
                     why = watcher.step(synced, fresh)
                     if not why:
                         leader.step(log)
                 except (LogUnavailable, LogRefused, ConfigError) as error:
-                    text = "the cluster's log does not answer: %s"  # it may, later
+                    text = "the cluster's log does not answer: %s"  # the next step tries again
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)
                 else:
                     if why:
@@ -506,7 +518,8 @@ class Member:
             log.close()
 
     def _fence(self, why: str, writer: LogWriter | None) -> None:
-        """Let ``writer`` write nothing more, unless another one has followed it."""
+        """Fence ``writer`` if it is still this member's writer, and call the ``fenced``
+        callback."""
         with self._fencing:
             if writer is None or writer is not self.writer or self.role != "primary":
                 return

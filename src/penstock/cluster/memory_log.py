@@ -1,7 +1,7 @@
-"""The replicated log in memory, for model tests: all of its faults are chosen by the test.
+"""The replicated log in memory, for model tests, which inject all of its faults.
 
-One ``MemoryCluster`` is what a majority of machines has. Each member of the cluster under test has
-a ``MemoryLog`` of it, its own way to it, which can be cut, can lose answers, and can read from a
+A ``MemoryCluster`` stands for the servers that store the log. Each member of the cluster under test
+reaches it by a ``MemoryLog`` of its own, which can be cut off, lose answers, and read from a
 replica that lags::
 
     MemoryLog "a" ──┐  faults of the next appends, is_cut, replica_end
@@ -9,9 +9,9 @@ replica that lags::
     MemoryLog "b" ──┘
     MemoryHeartbeats "a", "b" ──▶ the same cluster: loss, delay and repetition; links that are cut
 
-Nothing here waits, draws a number or reads a clock: a call that would block raises
-``LogUnavailable`` at once, time is what the test's ``now`` returns, and randomness is the test's.
-So a run is a function of its seed. One thread uses all of it.
+Nothing here waits or reads a clock: a call that would block raises ``LogUnavailable`` at once, and
+the test provides time and random numbers. So a run is a function of its seed. All objects are used
+by one thread.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _READ_BYTES_MAX: Final = 4 << 20
 
 
 class AppendFault(Enum):
-    """The fate of one append."""
+    """The outcome of one append."""
 
     NONE = "answered"
     NOT_SENT = "not sent: LogUnavailable"
-    LOST = "lost on its way: AppendUnknown, and it never comes"
+    LOST = "sent and lost: AppendUnknown, and never carried out"
     ANSWER_LOST = "carried out, but its answer is lost: AppendUnknown"
     ANSWER_OF_DEPOSED = "carried out, but a deposed leader answers first: AppendRefused"
-    DELAYED = "under way until the test delivers it: AppendUnknown"
+    DELAYED = "in transit until the test delivers it: AppendUnknown"
 
 
 @final
@@ -53,9 +53,9 @@ class DelayedAppend:
     """An append that was sent and has not arrived.
 
     Attributes:
-        member: the member that sent it.
+        member: name of the member that sent it.
         data: the entry.
-        after: the sequence behind which it is to be.
+        after: the sequence behind which it is to be appended.
     """
 
     def __init__(self, member: str, data: bytes, after: int) -> None:
@@ -65,7 +65,7 @@ class DelayedAppend:
 
 
 class _Beat(NamedTuple):
-    """A heartbeat under way."""
+    """A heartbeat in transit: its time of arrival, its number and its bytes."""
 
     arrives_s: float
     number: int
@@ -74,22 +74,23 @@ class _Beat(NamedTuple):
 
 @final
 class MemoryCluster:
-    """The machines that keep the log, as one value.
+    """The servers that store the log, and the network between the members.
 
     Args:
-        now: returns the time in seconds; needed for heartbeats that are delayed.
+        now: returns the time in seconds, by which delayed heartbeats arrive.
         random: decides which heartbeats are lost, late and repeated.
-        entry_bytes_max: the largest entry that is taken.
+        entry_bytes_max: size of the largest entry.
 
     Attributes:
         has_majority: False while no append, and no call that the leader answers, can succeed.
-        delayed: appends that are under way, in the order in which they were sent.
-        nodes: names of the machines that keep it; the first leads unless ``leader`` says otherwise.
-        leader: the leading machine.
+        delayed: the appends in transit, in the order in which they were sent.
+        nodes: names of the servers.
+        leader: name of the leading server.
         beat_loss: share of heartbeats that are lost, 0 to 1.
-        beat_repeat: share of heartbeats that come twice, 0 to 1.
-        beat_delay_s_max: longest delay of a heartbeat; each has its own, so they overtake others.
-        cut_links: pairs of sender and receiver between which no heartbeat comes through.
+        beat_repeat: share of heartbeats that are delivered twice, 0 to 1.
+        beat_delay_s_max: longest delay of a heartbeat; delays differ, so heartbeats may arrive out
+            of order.
+        cut_links: pairs of sender and receiver between which no heartbeat is delivered.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class MemoryCluster:
         return Bounds(self._first, self._first + len(self._entries) - 1)
 
     def entry(self, sequence: int) -> Entry | None:
-        """Return the entry at ``sequence``; None where there is none (any more)."""
+        """Return the entry at ``sequence``; None if there is none, or it was trimmed."""
         if self._first <= sequence <= self.bounds.last:
             return Entry(sequence, self._entries[sequence - self._first])
         return None
@@ -129,7 +130,7 @@ class MemoryCluster:
         """Append an entry behind ``after``.
 
         Raises:
-            AppendRefused: the log does not end there.
+            AppendRefused: the log does not end at ``after``.
         """
         last = self.bounds.last
         if after != last:
@@ -137,7 +138,7 @@ class MemoryCluster:
         self._entries.append(data)
 
     def deliver(self, append: DelayedAppend) -> bool:
-        """Let a delayed append arrive; return whether it is an entry now, or was refused."""
+        """Carry out a delayed append; return True if it was appended, False if refused."""
         self.delayed.remove(append)
         try:
             self.put(append.data, append.after)
@@ -146,22 +147,22 @@ class MemoryCluster:
         return True
 
     def remove_before(self, before: int) -> None:
-        """Remove the entries before the sequence ``before``, which may be one behind the last."""
+        """Remove the entries before the sequence ``before``, at most the last sequence + 1."""
         while self._first < before and self._entries:
             self._entries.popleft()
             self._first += 1
 
-    def join(self, listener: MemoryHeartbeats) -> None:
-        """Send this member the heartbeats from now on."""
+    def add_listener(self, listener: MemoryHeartbeats) -> None:
+        """Deliver heartbeats to the member of ``listener`` from now on."""
         self._listeners[listener.member] = listener
 
-    def leave(self, listener: MemoryHeartbeats) -> None:
-        """Send this member no more heartbeats."""
+    def remove_listener(self, listener: MemoryHeartbeats) -> None:
+        """Deliver no more heartbeats to ``listener``."""
         if self._listeners.get(listener.member) is listener:
             del self._listeners[listener.member]
 
-    def spread(self, sender: str, beat: bytes) -> None:
-        """Send a heartbeat to all members, the sender among them."""
+    def broadcast(self, sender: str, beat: bytes) -> None:
+        """Send a heartbeat to all members, the sender included."""
         for member, listener in self._listeners.items():
             if listener.is_cut or (sender, member) in self.cut_links:
                 continue
@@ -171,24 +172,24 @@ class MemoryCluster:
             for _ in range(copies):
                 self._beats_sent += 1
                 delay_s = self.random.random() * self.beat_delay_s_max
-                listener.under_way.append(_Beat(self.now() + delay_s, self._beats_sent, beat))
+                listener.in_transit.append(_Beat(self.now() + delay_s, self._beats_sent, beat))
 
 
 @final
 class MemoryLog:
-    """One member's way to a log in memory; see ``ReplicatedLog`` for the calls.
+    """A member's connection to the log in memory; see ``ReplicatedLog`` for the methods.
 
     Args:
-        cluster: the machines that keep the log.
-        member: name of the member whose way this is.
+        cluster: the servers that store the log.
+        member: name of the member.
 
     Attributes:
-        is_cut: True while this member reaches none of the machines.
-        faults: the fates of the next appends, one for each; they are answered when it is empty.
-        replica_end: the last sequence that the replica has from which this member reads; None for
-            one that has all.
-        leader_end: the last sequence that the leader knows whom this member asks, for one that is
-            deposed and has not noticed; None for the present one.
+        is_cut: True while this member reaches no server.
+        faults: the outcomes of the next appends; when it is empty, appends are answered.
+        replica_end: last sequence at the replica from which this member reads; None for a replica
+            that does not lag.
+        leader_end: last sequence at a deposed leader, which this member still asks; None if it asks
+            the present leader.
     """
 
     def __init__(self, cluster: MemoryCluster, member: str = "a") -> None:
@@ -202,11 +203,11 @@ class MemoryLog:
         self.leader_end: int | None = None
 
     def open(self, timeout_s: float) -> None:
-        """Reach the leader; there is nothing to create."""
+        """Return if the leader is reached; the log needs no creation."""
         self._reach_leader(timeout_s)
 
     def append(self, data: bytes, after: int, timeout_s: float) -> None:
-        """Append an entry, or have the next of ``faults``."""
+        """Append an entry, or apply the next of ``faults``."""
         if len(data) > self.entry_bytes_max:
             raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
         fault = self.faults.popleft() if self.faults else AppendFault.NONE
@@ -283,7 +284,7 @@ class MemoryLog:
         return LogState("memory", "", leader, nodes, bounds, size_bytes, cluster.has_majority)
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
-        """Let the first of ``preferred`` lead that is a node, unless one of them does."""
+        """Make the first known server of ``preferred`` the leader, unless one of them leads."""
         self._reach_leader(timeout_s)
         if self._cluster.leader not in preferred:
             known = [name for name in preferred if name in self._cluster.nodes]
@@ -307,39 +308,39 @@ class MemoryLog:
 
 @final
 class MemoryHeartbeats:
-    """One member's heartbeats; see ``Heartbeats`` for the calls.
+    """The heartbeats of one member; see ``Heartbeats`` for the methods.
 
     Args:
-        cluster: the machines that carry them.
-        member: name of the member, different for each.
+        cluster: the network that delivers them.
+        member: name of the member, unique in the cluster.
 
     Attributes:
-        is_cut: True while nothing that is sent gets out, and nothing comes in.
-        under_way: heartbeats that were sent to this member and have not been received.
+        is_cut: True while this member can neither send nor receive.
+        in_transit: heartbeats that were sent to this member and not received yet.
     """
 
     def __init__(self, cluster: MemoryCluster, member: str) -> None:
         self._cluster = cluster
         self.member: Final = member
         self.is_cut = False
-        self.under_way: list[_Beat] = []
-        cluster.join(self)
+        self.in_transit: list[_Beat] = []
+        cluster.add_listener(self)
 
     def send(self, beat: bytes) -> None:
-        """Send to all members, this one among them."""
+        """Send a heartbeat to all members, this one included."""
         if not self.is_cut:
-            self._cluster.spread(self.member, beat)
+            self._cluster.broadcast(self.member, beat)
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return the heartbeats that have arrived, in that order, without waiting."""
+        """Return the heartbeats that have arrived, in order of arrival, without waiting."""
         del timeout_s
         if self.is_cut:
             return []
         now = self._cluster.now()
-        arrived = sorted(beat for beat in self.under_way if beat.arrives_s <= now)
-        self.under_way = [beat for beat in self.under_way if beat.arrives_s > now]
+        arrived = sorted(beat for beat in self.in_transit if beat.arrives_s <= now)
+        self.in_transit = [beat for beat in self.in_transit if beat.arrives_s > now]
         return [beat.data for beat in arrived]
 
     def close(self) -> None:
-        """Receive no more."""
-        self._cluster.leave(self)
+        """Stop receiving heartbeats."""
+        self._cluster.remove_listener(self)

@@ -1,7 +1,8 @@
-"""The login at a NATS server, from the file that the settings of the cluster name.
+"""Reads the login at a NATS server from the file that the settings of the cluster name.
 
-Three kinds of file: the credentials file of a user (``.creds``: a signed description of the user
-and a key that signs the server's challenge, Ed25519), ``USER:PASSWORD``, or a token, in one line.
+There are three kinds of file: the credentials file of a NATS user (``.creds``: a JWT of the user
+and an Ed25519 key that signs the server's challenge), ``USER:PASSWORD`` in one line, or a token in
+one line.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _FILE_BYTES_MAX: Final = 64 * 1024
 
 @final
 class Login:
-    """The user as which a connection is made.
+    """The login of a connection.
 
     Args:
-        fields: for CONNECT, the same each time.
-        seed: the key that signs challenges; empty for none.
+        fields: the fields of CONNECT that do not depend on the server's challenge.
+        seed: the private key that signs challenges, 32 bytes; empty for none.
     """
 
     def __init__(self, fields: Mapping[str, str], seed: bytes = b"") -> None:
@@ -37,7 +38,7 @@ class Login:
         self._seed = seed
 
     def fields(self, challenge: str) -> dict[str, str]:
-        """Return the fields of CONNECT for a server with this challenge (``nonce``)."""
+        """Return the login's fields of CONNECT for a server with this challenge (``nonce``)."""
         if not self._seed:
             return dict(self._fields)
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -51,7 +52,7 @@ NO_LOGIN: Final = Login({})
 
 
 def read_login(file: str) -> Login:
-    """Return the login that a file has; an empty name gives none.
+    """Return the login in ``file``; ``NO_LOGIN`` for an empty ``file``.
 
     Raises:
         ConfigError: the file cannot be read or used.
@@ -90,7 +91,7 @@ def _of_user(file: str, jwt: str, found: re.Match[str] | None) -> Login:
         raw = base64.b32decode(encoded + "=" * (-len(encoded) % 8))
     except ValueError as error:
         raise mistake from error
-    # Two bytes say that it is the seed ("S") of a user ("U"); two at the end are their checksum.
+    # Two bytes of prefix for the seed ("S") of a user ("U"), 32 bytes, two bytes of checksum.
     if len(raw) != 2 + _SEED_BYTES + 2 or not encoded.startswith("SU"):
         raise mistake
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):

@@ -1,4 +1,4 @@
-"""The program ``nats-server``: its place on this machine, and the oldest version that will do."""
+"""Finds the program ``nats-server`` on this machine, and checks its version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from penstock.errors import ConfigError
 
 PROGRAM: Final = "nats-server"
 VERSION_MIN: Final = (2, 15, 1)
-"""With it the tests of the cluster were made; from 2.15 on each append is synced once."""
+"""The oldest accepted version: the one with which the cluster was tested. Since 2.15 each append is
+synced once."""
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _ANSWER_S_MAX: Final = 20.0
@@ -23,22 +24,22 @@ Version = tuple[int, int, int]
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the first version in a text, such as ``nats-server: v2.15.1``; None without one."""
+    """Return the first version in a text such as ``nats-server: v2.15.1``; None if there is
+    none."""
     found = _VERSION.search(text)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
 
 
 def version_text(version: Version) -> str:
-    """Return a version as it is written: 2.15.1."""
+    """Return a version as text, such as 2.15.1."""
     return ".".join(str(number) for number in version)
 
 
 def find_nats_server() -> Path:
-    """Return the path of ``nats-server``: the one that pip put beside this Python, else that of
-    PATH.
+    """Return the path of ``nats-server``: beside this Python, where pip installs it, or on PATH.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the program is not found.
     """
     beside = Path(sys.executable).parent / PROGRAM
     found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
@@ -53,16 +54,16 @@ def check_version(program: Path) -> Version:
     """Return the version of ``program``, a ``nats-server``.
 
     Raises:
-        ConfigError: it is too old, or does not say its version.
+        ConfigError: the program cannot be started, is too old, or prints no version.
     """
     command = [str(program), "--version"]
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             command, capture_output=True, text=True, timeout=_ANSWER_S_MAX, check=False
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"{program} cannot be started: {error}; {_HOW_TO_INSTALL}") from error
-    version = parse_version(said)
+    version = parse_version(output)
     if version is None:
         raise ConfigError(f"{program} does not say its version with --version")
     if version < VERSION_MIN:

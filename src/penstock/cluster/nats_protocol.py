@@ -1,17 +1,18 @@
-"""The client protocol of NATS as bytes: the encoded commands, and a parser of the server's. Pure.
+"""The client protocol of NATS: encodes the client's commands, and parses the server's. Pure.
 
-Only what a client of JetStream needs (https://docs.nats.io/reference/reference-protocols/nats-protocol)::
+It has the parts that a client of JetStream needs
+(https://docs.nats.io/reference/reference-protocols/nats-protocol)::
 
     client                          server
        ◀─ INFO {…} ────────────────── first of all; again when the servers' addresses change
        ─ CONNECT {…}, PING ─────────▶
-       ◀─ PONG, or -ERR '…' ───────── the login is accepted, or not
+       ◀─ PONG, or -ERR '…' ───────── the login is accepted, or refused
        ─ SUB subject id ────────────▶
        ─ HPUB subject reply … ──────▶
-       ◀─ MSG | HMSG subject id … ──── an answer, or a message of others
+       ◀─ MSG | HMSG subject id … ──── an answer, or a message of another client
        ◀─ PING ─ PONG ──────────────▶ in both directions
 
-A line ends with CR LF; a message's body has its length in the line before it.
+A line ends with CR LF; the length of a message's body is in the line before it.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _BODY_BYTES_MAX: Final = 128 << 20
 
 
 class NatsProtocolError(PenstockError):
-    """A server sent something that is not the protocol of NATS."""
+    """A server sent bytes that violate the protocol of NATS."""
 
 
 class Message(NamedTuple):
-    """A message that was received.
+    """A received message.
 
     Attributes:
-        subject: its subject.
-        header: its header block, from ``NATS/1.0`` on; empty without one.
-        data: its body.
+        subject: subject of the message.
+        header: header block, from ``NATS/1.0`` on; empty if there is none.
+        data: body of the message.
     """
 
     subject: str
@@ -49,12 +50,12 @@ class Message(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status in the header's first line, as 404; 0 for a message without one."""
+        """The status in the header's first line, such as 404; 0 if there is none."""
         words = self.header.split(b"\r\n", 1)[0].split(None, 2)
         return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
     def header_value(self, name: bytes) -> bytes:
-        """Return the value of a header; empty where there is none of this name."""
+        """Return the value of the header ``name``; empty if there is no such header."""
         at = self.header.find(b"\r\n" + name + b":")
         if at < 0:
             return b""
@@ -69,13 +70,13 @@ class Info(NamedTuple):
 
 
 class ServerError(NamedTuple):
-    """A server's ``-ERR``, without its quotes."""
+    """A server's ``-ERR`` line: its text, without quotes."""
 
     text: str
 
 
 class Ping(NamedTuple):
-    """The server asks for a PONG."""
+    """A server's PING, which demands a PONG."""
 
 
 class Pong(NamedTuple):
@@ -87,25 +88,25 @@ Incoming = Message | Info | ServerError | Ping | Pong
 
 @final
 class Parser:
-    """Makes protocol messages of the bytes that come."""
+    """Parses received bytes into protocol messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     @property
     def is_empty(self) -> bool:
-        """True where no byte waits for more."""
+        """True if no received byte waits to be parsed."""
         return not self._buffer
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that came."""
+        """Add received bytes."""
         self._buffer += data
 
     def next(self) -> Incoming | None:
-        """Return the next message; None until more bytes came.
+        """Return the next protocol message; None if more bytes are needed.
 
         Raises:
-            NatsProtocolError: the bytes are none of NATS.
+            NatsProtocolError: the bytes violate the protocol.
         """
         while True:
             end = self._buffer.find(b"\r\n", 0, _LINE_BYTES_MAX)
@@ -140,23 +141,23 @@ class Parser:
 
 
 def connect(fields: Mapping[str, Any]) -> bytes:
-    """Return CONNECT with these fields, and a PING: its PONG says that the login is accepted."""
+    """Return CONNECT with these fields, and a PING, whose PONG confirms the login."""
     return b"CONNECT %b\r\n%b" % (json.dumps(fields).encode(), PING)
 
 
 def subscribe(subject: str, number: int) -> bytes:
-    """Return SUB: messages to ``subject``, which may have wildcards, come from now on."""
+    """Return SUB, which subscribes to ``subject`` (wildcards are allowed) under this number."""
     return b"SUB %b %d\r\n" % (subject.encode(), number)
 
 
 def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> bytes:
-    """Return the bytes that publish a message.
+    """Return PUB, or HPUB for a message with a header.
 
     Args:
-        subject: its subject.
-        data: its body.
-        reply: the subject of the answer.
-        header: lines ``Name: value`` that end with CR LF each.
+        subject: subject of the message.
+        data: body of the message.
+        reply: subject for answers; empty for none.
+        header: lines ``Name: value``, each with CR LF at its end; empty for none.
     """
     words = f"{subject} {reply}" if reply else subject
     if not header:

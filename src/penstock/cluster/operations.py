@@ -1,8 +1,8 @@
-"""The operations of a batch: noted while the store fills it, and as the body of a commit's record.
+"""The operations of a batch: recorded while the store fills it, and encoded as a commit's body.
 
 An operation is ``(kind, family, key, value)``: put, delete, or delete the keys from ``key`` up to
-``value``. That is all that the store's batches ever hold, so a view is made by doing the same
-operations in the same order.
+``value``. The store's batches have no other operations, so carrying out the same operations in the
+same order makes an equal view.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DELETE: Final = 1
 DELETE_RANGE: Final = 2
 
 FAMILIES: Final = (*COLUMN_FAMILIES, PARTS_FAMILY)
-"""Column families by their number in a record. The order is part of the format."""
+"""The column families; a record has their index in this tuple. The order is part of the format."""
 
 Operation: TypeAlias = tuple[int, int, bytes, bytes]
 """Kind, number of the column family, key, and value or end of the range."""
@@ -40,7 +40,7 @@ def decode_operations(body: bytes) -> list[Operation]:
     """Return the operations in the body of a record.
 
     Raises:
-        RecordDamaged: there are none, or one of an unknown kind or column family.
+        RecordDamaged: the body cannot be decoded, or has an unknown kind or column family.
     """
     try:
         operations = _decode(body)
@@ -53,17 +53,21 @@ def decode_operations(body: bytes) -> list[Operation]:
 
 
 def numbers_of(handles: Mapping[str, ColumnFamily]) -> dict[int, int]:
-    """Return the numbers of column families by the identity of their handles."""
+    """Return the index of each column family in ``FAMILIES``, by the ``id`` of its handle."""
     return {id(handles[name]): number for number, name in enumerate(FAMILIES) if name in handles}
 
 
 @final
 class NotedBatch:
-    """A batch that is written to RocksDB and notes its operations for the replicated log.
+    """A batch of RocksDB that also records its operations for the replicated log.
 
     Args:
-        rocks: an empty batch of RocksDB itself.
-        handles: the column families' handles, which must live as long as the batch.
+        rocks: an empty batch of RocksDB.
+        handles: the column families' handles, by name; they must outlive the batch.
+
+    Attributes:
+        rocks: the batch of RocksDB.
+        operations: the recorded operations, in order.
     """
 
     def __init__(self, rocks: WriteBatch, handles: Mapping[str, ColumnFamily]) -> None:
@@ -86,8 +90,8 @@ class NotedBatch:
         """Add the deletion of the keys from ``begin`` up to, not including, ``end``.
 
         Raises:
-            ValueError: ``end`` is before ``begin``. RocksDB says so only when it writes, and then
-                the record would be in the log, which no view could apply any more.
+            ValueError: ``end`` is before ``begin``. RocksDB would refuse the batch only when it is
+                written, after the record is in the log, and then no view could apply the record.
         """
         if begin > end:
             raise ValueError(f"a range of keys ends at {end!r}, before it begins at {begin!r}")
@@ -95,16 +99,16 @@ class NotedBatch:
         self.operations.append((DELETE_RANGE, self._number(column_family), begin, end))
 
     def is_empty(self) -> bool:
-        """Return whether nothing was added."""
+        """Return whether the batch has no operations."""
         return not self.operations
 
     def size_in_bytes(self) -> int:
-        """Return the size of the batch, as RocksDB counts it."""
+        """Return the size of the batch in bytes, as RocksDB counts it."""
         return self.rocks.size_in_bytes()
 
     def _number(self, family: ColumnFamily) -> int:
         number = self._numbers.get(id(family))
-        if number is None:  # the column family of parts is made with the first large value
+        if number is None:  # the column family of parts is created with the first large value
             self._numbers = numbers_of(self._handles)
             number = self._numbers[id(family)]
         return number

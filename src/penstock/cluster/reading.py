@@ -1,14 +1,14 @@
-"""Reads the replicated log into a view, and asks the leader where a replica gives wrong entries.
+"""Reads the replicated log into a view, and asks the leader if a replica returns wrong entries.
 
 ::
 
       any replica ── entries ─▶ view
-           │ none, or wrong ones
+           │ no entries, or wrong ones
            ▼
         leader ── the entry ─▶ view
            │ wrong too
            ▼
-      another machine shall lead; LogDamaged
+      the leader is asked to hand over; LogDamaged
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ logger = get_logger(__name__)
 ENTRIES_AT_ONCE: Final = 500
 
 READ_S: Final = 2.0
-"""Longest time in seconds that one question to the log waits for its answer."""
+"""Time limit of one call to the log, in seconds."""
 
 
 class ViewAhead(StoreDamaged):
     """The view has acknowledged entries that the log does not have."""
 
 
-def read_on(view: View, log: ReplicatedLog, is_there: bool = False) -> bool:
-    """Apply the next entries of ``log``; return whether there were any.
+def apply_next_entries(view: View, log: ReplicatedLog, has_next: bool = False) -> bool:
+    """Apply the next entries of ``log`` to ``view``; return whether there were any.
 
     Args:
-        view: the view that they are applied to.
-        log: the log, opened.
-        is_there: whether the next entry is known to be there, so that the leader is asked where a
-            replica has none.
+        view: the view.
+        log: the log, which must be open.
+        has_next: whether the log is known to have the next entry; then the leader is asked if a
+            replica does not return it.
 
     Raises:
-        LogUnavailable: it does not answer.
-        LogDamaged: the leader gave a wrong entry, too; it was asked to hand over.
-        EntriesTrimmed: the view needs entries that are trimmed.
-        StoreError: see ``View.apply``.
+        LogUnavailable: the log does not answer.
+        LogDamaged: the leader returned a wrong entry, too; it was asked to hand over.
+        EntriesTrimmed: the entries that the view needs next were trimmed.
+        StoreError: the entries cannot be applied; see ``View.apply``.
     """
     try:
         entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
@@ -55,7 +55,7 @@ def read_on(view: View, log: ReplicatedLog, is_there: bool = False) -> bool:
         logger.warning("%s; the leader is asked", damage)
         found = log.entry_at(damage.sequence, READ_S)
     else:
-        if entries or not is_there:
+        if entries or not has_next:
             return bool(entries)
         found = log.entry_at(view.next_sequence, READ_S)
     if found is None:
@@ -71,12 +71,12 @@ def read_on(view: View, log: ReplicatedLog, is_there: bool = False) -> bool:
 
 
 def catch_up(view: View, log: ReplicatedLog) -> None:
-    """Apply all entries that ``log`` has.
+    """Apply all entries that ``log`` has to ``view``.
 
     Raises:
-        LogUnavailable: they cannot all be read, or the view has more: a deposed leader answered, or
-            the log is lost, which a member finds out that starts.
-        StoreError: see ``read_on``.
+        LogUnavailable: not all entries can be read; or the view is ahead of the log, because a
+            deposed leader answered or the log was lost (the next start of the member decides).
+        StoreError: the entries cannot be applied; see ``View.apply``.
     """
     last = log.bounds(READ_S).last
     try:
@@ -84,15 +84,19 @@ def catch_up(view: View, log: ReplicatedLog) -> None:
     except ViewAhead as error:
         raise LogUnavailable(str(error)) from error
     while view.next_sequence <= last:
-        if not read_on(view, log, is_there=True):
+        if not apply_next_entries(view, log, has_next=True):
             raise LogUnavailable(f"no replica gives the entry {view.next_sequence} of the log")
 
 
 def refuse_view_ahead(view: View, last: int) -> None:
-    """Refuse a view that is ahead of the log, which ends at ``last``.
+    """Raise if a view is ahead of the log.
+
+    Args:
+        view: the view.
+        last: the last sequence of the log.
 
     Raises:
-        ViewAhead: it is.
+        ViewAhead: the view's position is behind ``last``.
     """
     if view.position.sequence > last:
         raise ViewAhead(
@@ -109,14 +113,14 @@ _REMEDY: Final = (
 
 
 def refuse_another_log(view: View, found: Entry | None) -> None:
-    """Refuse a view of another log.
+    """Raise if a view was made from another log.
 
     Args:
         view: the view.
-        found: the entry at the view's position; None where there is none any more.
+        found: the entry of the log at the view's position; None if it was trimmed.
 
     Raises:
-        ViewAhead: another record was applied there.
+        ViewAhead: the view has applied another record at that position.
     """
     position = view.position
     if found is None or checksum_of(found.data) == position.checksum:
@@ -124,7 +128,7 @@ def refuse_another_log(view: View, found: Entry | None) -> None:
     try:
         decode_record(found.data)
     except RecordDamaged:
-        return  # the machine that gave it is damaged: reading on comes upon it
+        return  # the server's copy is damaged: reading the next entries reports it
     raise ViewAhead(
         f"the entry {position.sequence} of the replicated log is not the one that the view has:"
         f" {_REMEDY}"

@@ -1,8 +1,8 @@
-"""Decides from which member another one takes its view, and whether it may. Pure.
+"""Selects the member from which another one copies its view, and refuses dangerous copies. Pure.
 
-A view that is too far behind, or empty where the log began on a store, is replaced by a copy of
-another member's view. A view that has something which the cluster may not have is never replaced
-without an operator.
+A view is replaced by a copy of another member's if it is too far behind, or if it is empty and the
+log began with a store. A view that may have messages which the cluster lacks is replaced only by an
+operator.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from penstock.errors import StoreDamaged
 
 
 def choose_peer(beats: Iterable[Beat], failed: Collection[str] = ()) -> Beat | None:
-    """Return the member to take a copy from; None if there is none now.
+    """Return the last heartbeat of the member to copy from; None if no member can give a copy now.
 
-    A standby is spared less than the primary, which serves clients; among standbys the newest view
-    is the best.
+    Standbys are preferred, because the primary serves clients; among standbys the newest view.
 
     Args:
-        beats: the last heartbeats of the others, heard lately.
-        failed: names of members that gave none a moment ago.
+        beats: the last heartbeats of other members, received lately.
+        failed: names of members from which a copy has just failed.
     """
     able = [
         beat
@@ -35,26 +34,26 @@ def choose_peer(beats: Iterable[Beat], failed: Collection[str] = ()) -> Beat | N
 
 
 def is_other_history(epoch: str, sequence: int, copy_epoch: str) -> bool:
-    """Return whether a store may have what a copy of epoch ``copy_epoch`` has not.
+    """Return whether a store may have messages that a copy lacks.
 
     Args:
-        epoch: its epoch; empty where it is empty.
-        sequence: up to where it has come in the log; 0 where it never followed one.
-        copy_epoch: the epoch of the copy.
+        epoch: epoch of the store; empty for an empty store.
+        sequence: the store's position in the cluster's log; 0 if it never followed one.
+        copy_epoch: epoch of the copy.
     """
     return bool(epoch) and (sequence == 0 or epoch != copy_epoch)
 
 
 def refuse_other_history(epoch: str, sequence: int, copy_epoch: str = "") -> None:
-    """Refuse to replace a view that has something of its own.
+    """Raise if a view may have messages that the cluster lacks, so that it must not be replaced.
 
     Args:
-        epoch: the epoch of the view that would be replaced; empty for an empty one.
-        sequence: up to where it has come in the log; 0 where it never followed one.
-        copy_epoch: the epoch of the copy; empty while it is not known.
+        epoch: epoch of the view; empty for an empty view.
+        sequence: the view's position in the cluster's log; 0 if it never followed one.
+        copy_epoch: epoch of the copy; empty while it is not known.
 
     Raises:
-        StoreDamaged: it is of another history than the cluster.
+        StoreDamaged: the view is of another history than the cluster.
     """
     if not is_other_history(epoch, sequence, copy_epoch or epoch):
         return

@@ -1,13 +1,14 @@
-"""Checks of a cluster's NATS servers: are they set up so that commits can be trusted to them?
+"""Checks whether a cluster's NATS servers are set up so that they lose no commits.
 
 ::
 
       one login ── $SYS.REQ.SERVER.PING.JSZ ─▶ an answer of each server ─▶ findings, each a sentence
 
-Each server answers for itself: its version, whether it has JetStream, and whether it syncs each
-append (``sync_always``), which no other answer to a client has. The question belongs to the system
-account: either the login is of that, or the account of the brokers imports the question from it, as
-the files of `penstock cluster init` do. For `penstock doctor`, and for the start of a member.
+Each server reports its version, whether it has JetStream, and whether it syncs each append
+(``sync_always``), which no other answer to a client contains. The request belongs to the system
+account: either the login is of that account, or the brokers' account imports the request from it,
+as in the files of `penstock cluster init`. `penstock doctor` and the start of a member run the
+checks.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from penstock.errors import ConfigError
 
 SERVERS_MIN: Final = 3
 CLOCK_S_MAX: Final = 1.0
-"""Difference of two machines' clocks, in seconds, from which on it is told."""
+"""Difference between a server's clock and this machine's, in seconds, that is reported if
+exceeded."""
 
 ASK_S_MAX: Final = 4.0
-"""Time in seconds to reach a server and for all to answer, where a person waits for it."""
+"""Default time limit to reach a server and to receive all answers, in seconds."""
 
-_ANSWERS_S_MAX: Final = 1.0  # of it, for servers that may be down
+_ANSWERS_S_MAX: Final = 1.0  # time limit for the answers, once a server is reached
 _NO_RESPONDERS: Final = 503
 _NAME: Final = "penstock doctor"
 
@@ -42,13 +44,13 @@ Severity = Literal["ok", "warning", "blocking"]
 
 
 class ServerFinding(NamedTuple):
-    """One thing that was checked.
+    """The result of one check.
 
     Attributes:
-        subject: the thing, in a word or two.
-        severity: "blocking" where commits cannot be trusted to these servers.
-        detail: the result of the check.
-        remedy: the change that helps; empty if none is needed.
+        subject: the checked property, in a word or two.
+        severity: "blocking" if these servers may lose commits.
+        detail: the result of the check as a clause.
+        remedy: the change that solves the problem; empty if none is needed.
     """
 
     subject: str
@@ -58,16 +60,16 @@ class ServerFinding(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """The state of one server, by its own answer.
+    """The state of a server, as it reports it.
 
     Attributes:
-        name: its name.
-        version: its version; None where it says none.
-        has_jetstream: whether JetStream is on.
+        name: name of the server.
+        version: its version; None if it reports none.
+        has_jetstream: whether JetStream is enabled.
         syncs_always: whether each append is synced before it is acknowledged.
-        cluster_size: servers of its cluster that keep streams; 1 for a server that is alone.
+        cluster_size: number of servers with JetStream in its NATS cluster; 1 for a single server.
         ahead_s: seconds by which its clock is ahead of this machine's.
-        missing: entries that are missing in the middle of its copy of the log.
+        missing: number of entries that are missing in the middle of its copy of the log.
     """
 
     name: str
@@ -82,14 +84,14 @@ class ServerState(NamedTuple):
 def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[ServerFinding]:
     """Ask the NATS servers of a cluster for their states; return the findings, at least one.
 
-    Of etcd servers, and without a cluster, it finds nothing. It blocks for ``timeout_s`` at most,
-    and for a second where some servers are down.
+    For etcd servers, and without a cluster, the list is empty. The call blocks for ``timeout_s``
+    seconds at most, and for one second if some servers are down.
     """
     if not settings.log or settings.log[0].startswith("http"):
         return []
     subject = "log servers"
     try:
-        states = _ask(settings, time.monotonic() + timeout_s)
+        states = _ask_states(settings, time.monotonic() + timeout_s)
     except ConfigError as error:
         return [ServerFinding(subject, "blocking", str(error), "mend the file.")]
     except LoginRefused as error:
@@ -100,11 +102,11 @@ def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[Serve
         if settings.server_config:
             remedy = "that of this machine starts with the broker: ask again when it runs."
         return [ServerFinding(subject, "warning", str(error), remedy)]
-    return judge(states)
+    return judge_servers(states)
 
 
 def refuse_unfit(findings: Sequence[ServerFinding]) -> None:
-    """Raise LogRefused, with a sentence for each, if some findings are blocking."""
+    """Raise LogRefused with the sentences of all blocking findings, if there are any."""
     sentences = [
         f"{finding.subject}: {finding.detail}; {finding.remedy}"
         for finding in findings
@@ -114,8 +116,8 @@ def refuse_unfit(findings: Sequence[ServerFinding]) -> None:
         raise LogRefused("\n".join(sentences))
 
 
-def judge(states: Sequence[ServerState]) -> list[ServerFinding]:
-    """Return the findings about the servers that answered, from their states; pure."""
+def judge_servers(states: Sequence[ServerState]) -> list[ServerFinding]:
+    """Return the findings for the states of the servers that answered. Pure."""
     if not states:
         return [
             ServerFinding(
@@ -136,17 +138,17 @@ def judge(states: Sequence[ServerState]) -> list[ServerFinding]:
     ]
 
 
-def state_of(answer: Mapping[str, Any], now: datetime, log: str) -> ServerState:
+def parse_state(answer: Mapping[str, Any], now: datetime, log: str) -> ServerState:
     """Return the state in a server's answer.
 
     Args:
-        answer: as ``STATE_SUBJECT`` is answered.
-        now: this machine's time when it came, with its time zone.
-        log: name of the stream that is the log.
+        answer: the answer to a request on ``STATE_SUBJECT``.
+        now: this machine's time at which the answer was received, with a time zone.
+        log: name of the stream that stores the log.
     """
     server, data = answer["server"], answer.get("data", {})
     has_jetstream = not data.get("disabled", False)
-    said = datetime.fromisoformat(str(server["time"])[:26].rstrip("Z")).replace(tzinfo=UTC)
+    server_time = datetime.fromisoformat(str(server["time"])[:26].rstrip("Z")).replace(tzinfo=UTC)
     missing = sum(
         int(stream.get("state", {}).get("num_deleted", 0))
         for account in data.get("account_details") or ()
@@ -159,18 +161,18 @@ def state_of(answer: Mapping[str, Any], now: datetime, log: str) -> ServerState:
         has_jetstream,
         bool(data.get("config", {}).get("sync_always", False)),
         int(data.get("meta_cluster", {}).get("cluster_size", 1)),
-        (said - now).total_seconds(),
+        (server_time - now).total_seconds(),
         missing,
     )
 
 
-def _ask(settings: Cluster, ends_s: float) -> list[ServerState]:
-    """Return the states of the servers that answer; none where the login may not ask.
+def _ask_states(settings: Cluster, ends_s: float) -> list[ServerState]:
+    """Return the states of the servers that answer; an empty list if the login may not ask.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
         LoginRefused: the login is wrong.
-        NotSent, NoAnswer: no server is reached.
+        NotSent, NoAnswer: no server was reached, or none answered.
     """
     login = read_login(settings.credentials_file)
     client = NatsClient(settings.log, _NAME, login, tls_context(settings))
@@ -188,7 +190,7 @@ def _ask(settings: Cluster, ends_s: float) -> list[ServerState]:
                 break
             if message.status == _NO_RESPONDERS:
                 break
-            states.append(state_of(json.loads(message.data), datetime.now(UTC), settings.name))
+            states.append(parse_state(json.loads(message.data), datetime.now(UTC), settings.name))
         return states
     finally:
         client.close()
@@ -249,8 +251,8 @@ def _syncs(states: Sequence[ServerState]) -> ServerFinding:
 
 
 def _copies(states: Sequence[ServerState]) -> ServerFinding:
-    """Return a warning that names the servers with entries missing in the middle of the log, else
-    ok. The log is trimmed at the front alone, so such a gap is damage."""
+    """Return a warning that names the servers with entries missing in the middle of the log, or an
+    "ok". The log is trimmed only at its front, so such a gap is damage."""
     subject = "their copies"
     damaged = [f"{state.name} {state.missing:,}" for state in states if state.missing]
     if damaged:

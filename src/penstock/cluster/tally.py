@@ -1,4 +1,4 @@
-"""The counts of a member since its start, over all its roles, for metrics and heartbeats."""
+"""The counters of a member since its start, in all its roles, for metrics and heartbeats."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final, final
 from penstock.engine.reporting.histogram import Histogram
 
 APPEND_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Bounds of the buckets of the time that an append takes, seconds."""
+"""Upper bounds of the histogram's buckets for the time of an append, seconds."""
 
 
 @final
 class Tally:
-    """Counts of one member; each is counted by one thread at a time.
+    """The counters of a member; each is changed by one thread at a time.
 
     Attributes:
-        claims: terms that it claimed and got.
-        skipped: records behind the claim of a newer term, which were not applied.
-        damaged: damaged or missing entries that a replica of the log gave.
-        seedings: times that it took another member's view.
-        append_s: time in seconds that the log took for each entry that this member appended.
+        claims: number of successful claims.
+        skipped: number of records behind the claim of a newer term, which were not applied.
+        damaged: number of times that a replica of the log returned a wrong entry or lacked one.
+        seedings: number of times that the member copied another member's view.
+        append_s: histogram of the time that each of its appends took, seconds.
     """
 
     def __init__(self) -> None:

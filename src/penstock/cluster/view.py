@@ -1,17 +1,17 @@
-"""The view: the database of one member, made of the records of the replicated log, in order.
+"""The view: the database of one member, to which the records of the replicated log are applied.
 
-What is done for each record is the same on a standby and on a primary that catches up. The position
-in the log is written in the same batch as what the record changes, so the view is a function of a
-prefix of the log at any moment, whatever a crash leaves of it, and needs no sync of its own::
+Records are applied in the same way on a standby and on a primary that catches up. The position in
+the log is written in the same batch as the changes of the record. So at any moment, and after any
+crash, the view is a function of a prefix of the log, and needs no sync of its own::
 
       entries ─▶ checksums, chain, term ─▶ operations of many records ─▶ one write: with position
                      │ wrong                                                    │
                      ▼                                                          ▼
-               LogDamaged: another replica is asked              watermark: readers see it
+               LogDamaged: another replica is asked              watermark: readers see the rows
 
-The pieces of a large commit are kept in memory until its last one; the position moves when that is
-applied. So a view has two places: ``position``, up to which it is written, and ``end``, up to which
-it has read, which may be behind pieces without a last one, whose writer was lost.
+The pieces of a large commit are held in memory until the last one is read; then the commit is
+applied. So a view has two positions: ``position``, up to which records are applied, and ``end``, up
+to which they are read. Between them may be pieces without a last one, whose writer has failed.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 POSITION_KEY: Final = b"cluster/position"
-"""The key of the view's position, in the column family ``meta``. It is never in a record."""
+"""The key of the view's position in the column family ``meta``; records never contain it."""
 
 WRITE_BYTES: Final = 1_048_576
-"""Records are applied together up to so many bytes."""
+"""Records are applied in one write until their bodies have this size."""
 
 _LOG: Final = FAMILIES.index("log")
 _META: Final = FAMILIES.index("meta")
@@ -72,8 +72,8 @@ _PARTS: Final = FAMILIES.index(PARTS_FAMILY)
 
 
 class LogDamaged(StoreError):
-    """The entries that a replica gave differ from the appended ones, or some are missing;
-    ``sequence`` is the first wrong one."""
+    """A replica returned entries that differ from the appended ones, or lacks some; ``sequence`` is
+    the first wrong one."""
 
     def __init__(self, sequence: int, why: str) -> None:
         super().__init__(
@@ -83,9 +83,11 @@ class LogDamaged(StoreError):
         self.sequence = sequence
 
 
-class ViewForeign(StoreDamaged):
-    """The view is of another history than the log: it must be seeded with a backup of a peer, which
-    an empty one (``is_empty``) is at once."""
+class ForeignView(StoreDamaged):
+    """The view is of another history than the log, and must be replaced by a copy of a peer's.
+
+    ``is_empty`` tells whether the view is empty, so that it can be replaced without an operator.
+    """
 
     def __init__(self, epoch: str, claim: Claim) -> None:
         of = f"the store of epoch {claim.epoch}" if claim.epoch else "an empty store"
@@ -98,7 +100,7 @@ class ViewForeign(StoreDamaged):
 
 
 def read_position(database: Database) -> Position:
-    """Return how far the view in ``database`` has come."""
+    """Return the position in the log up to which records were applied to ``database``."""
     found: bytes | None = database.families["meta"].get(POSITION_KEY)
     return Position() if found is None else decode_position(found)
 
@@ -108,15 +110,15 @@ class View:
     """Applies records to a database.
 
     Args:
-        database: open for writing; nothing else writes to it meanwhile.
-        changed: called with the operations of each write, after it; None: nobody is told.
-        tally: counts what is skipped and damaged; None: nothing does.
+        database: a database that is open for writing; nothing else may write to it.
+        changed: called with the operations of each write, after it; None for no callback.
+        tally: counts skipped records and damaged entries; None to count nothing.
 
     Attributes:
-        position: up to where it is written.
-        end: the last record that was read; its term is that of the last claim.
-        claim: the last claim that was applied by this object; None if there was none.
-        skipped: records of older terms behind a claim, which were not applied.
+        position: position up to which records are applied.
+        end: position of the last record read; its term is the term of the last claim.
+        claim: the last claim that this object has applied; None if there was none.
+        skipped: number of records of older terms behind a claim, which were not applied.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class View:
         self._database = database
         self._changed = changed
         self._tally = tally or Tally()
-        self._complete = self.position  # of the records read, the last that completes something
+        self._complete = self.position  # the last record read that is no incomplete piece
         self._parts: list[bytes] = []
         self._watermark: WatermarkFile | None = None
         self._end_offset = 0
@@ -139,25 +141,26 @@ class View:
 
     @property
     def next_sequence(self) -> int:
-        """Return the sequence of the next entry that it needs."""
+        """Return the sequence of the next entry to read."""
         return self.end.sequence + 1
 
     def apply(self, entries: Sequence[Entry]) -> None:
-        """Apply entries, the first of which has ``next_sequence``; entries before a wrong one are
-        applied.
+        """Apply entries, of which the first has the sequence ``next_sequence``.
+
+        The entries before a wrong one are applied.
 
         Raises:
-            LogDamaged: an entry is not what was appended.
-            ViewForeign: a claim was made on a view of another history.
-            StoreFormatError: a later Penstock wrote it.
-            CommitUnknown: the database could not be written; nothing may be applied any more.
+            LogDamaged: an entry differs from the appended one.
+            ForeignView: a claim was made on a view of another history.
+            StoreFormatError: a later version of Penstock wrote an entry.
+            CommitUnknown: the database could not be written; no further entries may be applied.
         """
         operations: list[Operation] = []
         size = 0
         damage: LogDamaged | None = None
         for entry in entries:
             try:
-                record = self._checked(entry)
+                record = self._decode_next(entry)
             except LogDamaged as error:
                 damage = error
                 break
@@ -175,11 +178,11 @@ class View:
             raise damage
 
     def take(self, position: Position) -> None:
-        """Note that the primary has written up to ``position`` itself."""
+        """Record that the primary has appended and written the records up to ``position``."""
         self.position = self.end = self._complete = position
 
     def pass_claim(self, position: Position) -> None:
-        """Move behind this member's own claim at ``position``, which follows ``end``.
+        """Move ``position`` and ``end`` to this member's own claim, the record after ``end``.
 
         Raises:
             CommitUnknown: the database could not be written.
@@ -188,7 +191,7 @@ class View:
         self.end = self._complete = position
         self._write([])
 
-    def _checked(self, entry: Entry) -> Record:
+    def _decode_next(self, entry: Entry) -> Record:
         if entry.sequence != self.next_sequence:
             raise LogDamaged(self.next_sequence, f"it gave {entry.sequence} instead")
         try:
@@ -200,7 +203,8 @@ class View:
         return record
 
     def _operations_of(self, record: Record) -> list[Operation]:
-        """Return the operations that ``record`` completes; move on behind it."""
+        """Move ``end`` to ``record``; return the operations of the commit that it completes, or an
+        empty list."""
         former = self.end
         sequence = former.sequence + 1
         if record.term < former.term:
@@ -231,7 +235,7 @@ class View:
         return decode_operations(body)
 
     def _skip(self, record: Record, sequence: int) -> None:
-        """Pass a record of an older term: its writer never knew that it is there."""
+        """Skip a record of an older term, whose writer got no acknowledgement for it."""
         self.skipped += 1
         self._tally.skipped += 1
         logger.error(
@@ -244,21 +248,21 @@ class View:
         self.end = Position(sequence, self.end.term, record.number, record.checksum)
 
     def _refuse_foreign(self, claim: Claim) -> None:
-        """Refuse a claim that was made on a view of another history.
+        """Raise if a claim was made on a view of another history; records before it are written.
 
         Raises:
-            ViewForeign: it was; all before it is written.
+            ForeignView: the claim's epoch is not the epoch of this view.
         """
         epoch: bytes | None = self._database.families["meta"].get(EPOCH)
         own = "" if epoch is None else epoch.decode()
         if claim.epoch != own:
-            raise ViewForeign(own, claim)
+            raise ForeignView(own, claim)
 
     def _write(self, operations: Sequence[Operation]) -> None:
-        """Write operations with the position, and let readers see it.
+        """Write operations and the position in one batch, and move the watermark.
 
         Raises:
-            StoreFormatError: a later Penstock, the primary now, has changed the store's format.
+            StoreFormatError: the primary is a later version that has changed the store's format.
         """
         database = self._database
         if self._complete == self.position and not operations:
@@ -287,33 +291,33 @@ class View:
         if self._changed is not None and operations:
             self._changed(operations)
 
-    # -- for readers beside it ---------------------------------------------------------
+    # -- the watermark for readers in other processes ----------------------------------
 
     @property
     def has_watermark(self) -> bool:
-        """Return whether it moves a watermark."""
+        """Return whether each write moves a watermark file."""
         return self._watermark is not None
 
     def attach_watermark(self, watermark: WatermarkFile, committed: Watermark) -> None:
-        """Move ``watermark`` with each write from now on, so that other processes see its rows.
+        """Move ``watermark`` with each write from now on, so that other processes see the rows.
 
         Args:
-            watermark: the watermark.
-            committed: the state that it shows now.
+            watermark: the watermark file.
+            committed: its present content.
         """
         self._watermark = watermark
         self._end_offset = committed.end
         self._commits = committed.commits
 
     def close_watermark(self) -> None:
-        """Close the watermark, if the view moves one."""
+        """Close the watermark file, if one is attached."""
         watermark, self._watermark = self._watermark, None
         if watermark is not None:
             watermark.close()
 
     def _hide_removed(self, operations: Sequence[Operation]) -> None:
-        """Move the watermark past the rows that retention is about to remove, so that no reader
-        sees some of them missing."""
+        """Move the watermark's begin past the rows that the next write removes, so that no reader
+        finds some of them missing."""
         assert self._watermark is not None
         for kind, family, _, end in operations:
             if kind == DELETE_RANGE and family == _LOG:
@@ -328,9 +332,8 @@ class View:
                 self._commits = decode_key(value)
         self._watermark.record_commit(self._end_offset, self._commits)
 
-    def committed(self) -> Watermark:
-        """Return the committed state that a watermark of this view shows; its epoch is empty in an
-        empty view."""
+    def current_watermark(self) -> Watermark:
+        """Return the watermark for the present content of the view; an empty view has no epoch."""
         database = self._database
         epoch: bytes | None = database.families["meta"].get(EPOCH)
         return Watermark(

@@ -1,7 +1,7 @@
-"""Watches over a primary step by step: learns from the log that it is none any more, and trims.
+"""Watches the log for a primary, step by step: notices the claim of another member, and trims.
 
-An idle primary appends nothing, so nothing would tell it of another one's claim: it looks at the
-end of the log. Nothing here waits or has a thread.
+An idle primary appends nothing, so no refused append would reveal another member's claim: the
+watcher reads the end of the log. Nothing here waits or has a thread.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 TRIM_S: Final = 5.0
-"""Time in seconds from one trim to the next."""
+"""Seconds from one trim to the next."""
 
 OPEN_S: Final = 2.0
+"""Time limit to open the log, in seconds."""
 
 
 @final
 class Watcher:
-    """Watches over one writer.
+    """Watches the log for one writer.
 
     Args:
-        log: the log, not opened yet; the caller closes it.
-        writer: the writer of the primary; it is only read.
-        entries_max: entries that the log keeps for views that are behind.
-        now_s: the monotonic clock.
+        log: the log, not open yet; the caller closes it.
+        writer: the writer of the primary, whose state is read only.
+        entries_max: number of entries that the log keeps for views that are behind.
+        now_s: returns the monotonic time in seconds.
     """
 
     def __init__(
@@ -47,29 +48,33 @@ class Watcher:
         self._entries_max = entries_max
         self._now_s = now_s
         self._is_open = False
-        self._seen = -1
+        self._last_written = -1
         self._trimmed_s = now_s()
 
     def step(self, synced: Sequence[int], fresh: Sequence[int]) -> str:
-        """Look at the log; return the reason why the writer is fenced, empty while it is not.
+        """Read the end of the log if the writer was idle since the last step, and trim the log when
+        that is due.
 
         Args:
             synced: the sequence up to which the view of each known member is synced.
-            fresh: the same of those that were heard lately, this member's own among them.
+            fresh: the same for members that were heard lately, this member included.
+
+        Returns:
+            The reason why the writer must be fenced; empty if it must not.
 
         Raises:
             LogUnavailable: the log does not answer.
-            LogRefused: it is not set up as it must be.
+            LogRefused: the log is not set up so that it can be trusted.
         """
         if not self._is_open:
             self._log.open(OPEN_S)
             self._is_open = True
         written = self._writer.position.sequence
-        if written == self._seen:
+        if written == self._last_written:
             why = self._look_at_end(written)
             if why:
                 return why
-        self._seen = written
+        self._last_written = written
         if self._now_s() - self._trimmed_s >= TRIM_S:
             self._trimmed_s = self._now_s()
             first, last = self._log.bounds(READ_S)

@@ -72,7 +72,7 @@ class ClusterMetrics:
         yield "cluster_entries_damaged", (), tally.damaged
         yield from self._log_samples(beat.node, beat.applied)
         now_s = member.now_s()
-        for node, heard in member.heard().items():
+        for node, heard in member.recent_beats().items():
             yield "cluster_member_silent_seconds", (node,), now_s - heard.at_s
 
     def _log_samples(self, node: str, applied: int) -> Iterable[MetricSample]:
@@ -85,7 +85,7 @@ class ClusterMetrics:
         yield "cluster_log_bytes", (), log.size_bytes
         yield "cluster_log_servers_behind", (), sum(not one.is_current for one in log.nodes)
         yield "cluster_member_lag_entries", (node,), max(0, log.bounds.last - applied)
-        for other, heard in self._member.heard().items():
+        for other, heard in self._member.recent_beats().items():
             lag = max(0, log.bounds.last - heard.beat.applied)
             yield "cluster_member_lag_entries", (other,), lag
 

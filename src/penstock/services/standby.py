@@ -68,7 +68,7 @@ class ClusterAnswers:
         Raises:
             StoreError: the standby is too far behind.
         """
-        standby = self._member.successor(request.to)
+        standby = self._member.find_successor(request.to)
         lag = self._member.position.sequence - standby.applied
         if lag > SWITCH_LAG_MAX:
             raise StoreError(
@@ -88,7 +88,7 @@ class ClusterAnswers:
         members = [_member_state(member.beat(), 0.0)]
         now_s = member.now_s()
         members += [
-            _member_state(heard.beat, now_s - heard.at_s) for heard in member.heard().values()
+            _member_state(heard.beat, now_s - heard.at_s) for heard in member.recent_beats().values()
         ]
         members.sort(key=lambda one: one.node)
         servers = [] if log is None else [ServerState(*node) for node in log.nodes]

@@ -57,16 +57,16 @@ def test_a_heartbeat_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
 
 def test_its_own_heartbeats_are_ignored() -> None:
     members = Members("a", 0.0)
-    assert not members.hear(beat("a"), 1.0)
-    assert members.hear(beat("b"), 1.0)
-    assert list(members.heard(1.0)) == ["b"]
+    assert not members.record(beat("a"), 1.0)
+    assert members.record(beat("b"), 1.0)
+    assert list(members.recent_beats(1.0)) == ["b"]
 
 
 def test_an_older_heartbeat_that_comes_later_moves_nobody_back() -> None:
     members = Members("a", 0.0)
-    members.hear(beat("b", term=2, applied=20), 1.0)
-    members.hear(beat("b", term=1, applied=30, note="late"), 2.0)
-    known = members.heard(2.0)["b"]
+    members.record(beat("b", term=2, applied=20), 1.0)
+    members.record(beat("b", term=1, applied=30, note="late"), 2.0)
+    known = members.recent_beats(2.0)["b"]
     assert (known.beat.term, known.beat.applied, known.beat.note) == (2, 20, "late")
     assert known.at_s == 2.0
 
@@ -74,9 +74,9 @@ def test_an_older_heartbeat_that_comes_later_moves_nobody_back() -> None:
 def test_the_primary_is_that_of_the_newest_term() -> None:
     members = Members("a", 0.0)
     assert members.primary(0.0, 10) is None
-    members.hear(beat("b", role="primary", term=2), 1.0)
-    members.hear(beat("c", role="primary", term=3), 1.0)
-    members.hear(beat("d", role="standby", term=4), 1.0)
+    members.record(beat("b", role="primary", term=2), 1.0)
+    members.record(beat("c", role="primary", term=3), 1.0)
+    members.record(beat("d", role="standby", term=4), 1.0)
     found = members.primary(2.0, 10)
     assert found is not None
     assert found.node == "c"
@@ -86,28 +86,28 @@ def test_the_primary_is_that_of_the_newest_term() -> None:
 def test_members_are_limited_and_forgotten() -> None:
     members = Members("a", 0.0)
     for number in range(MEMBERS_MAX + 5):
-        members.hear(beat(f"n{number}"), 1.0)
-    assert len(members.heard(1.0)) == MEMBERS_MAX
-    assert not members.hear(beat("late"), 2.0)
+        members.record(beat(f"n{number}"), 1.0)
+    assert len(members.recent_beats(1.0)) == MEMBERS_MAX
+    assert not members.record(beat("late"), 2.0)
     members.forget_silent(1.0 + FORGET_S)
-    assert not members.hear(beat("late"), 2.0 + FORGET_S)
+    assert not members.record(beat("late"), 2.0 + FORGET_S)
     members.forget_silent(2.0 + FORGET_S)
-    assert members.hear(beat("late"), 3.0 + FORGET_S)
+    assert members.record(beat("late"), 3.0 + FORGET_S)
 
 
 def test_there_may_be_a_member_that_was_not_heard_yet() -> None:
     members = Members("a", 100.0)
-    members.hear(beat("b", synced=7), 101.0)
-    assert members.synced(5, 102.0) == ([5, 7, 0], [5, 7])
-    members.hear(beat("b", synced=8), 99.0 + FORGET_S)
-    assert members.synced(5, 99.0 + FORGET_S)[0] == [5, 8, 0]
-    assert members.synced(5, 100.0 + FORGET_S)[0] == [5, 8]
+    members.record(beat("b", synced=7), 101.0)
+    assert members.synced_sequences(5, 102.0) == ([5, 7, 0], [5, 7])
+    members.record(beat("b", synced=8), 99.0 + FORGET_S)
+    assert members.synced_sequences(5, 99.0 + FORGET_S)[0] == [5, 8, 0]
+    assert members.synced_sequences(5, 100.0 + FORGET_S)[0] == [5, 8]
 
 
 def test_a_silent_member_is_known_and_not_fresh() -> None:
     members = Members("a", 0.0)
-    members.hear(beat("b", synced=7), FORGET_S)
-    assert members.synced(5, FORGET_S + FRESH_S + 1) == ([5, 7], [5])
+    members.record(beat("b", synced=7), FORGET_S)
+    assert members.synced_sequences(5, FORGET_S + FRESH_S + 1) == ([5, 7], [5])
 
 
 # -- what may be trimmed ------------------------------------------------------------------
@@ -169,6 +169,6 @@ def test_a_view_that_was_not_compared_with_the_log_has_nothing_of_it(
 ) -> None:
     """It may be of a log that is lost, and far ahead of this one: nothing is trimmed for it."""
     members = Members("a", 0.0, forget_s=60.0)
-    members.hear(beat("b", role=role, applied=5000, synced=5000), 100.0)
-    synced, fresh = members.synced(100, 100.0)
+    members.record(beat("b", role=role, applied=5000, synced=5000), 100.0)
+    synced, fresh = members.synced_sequences(100, 100.0)
     assert trim_before(synced, fresh, first=1, last=120, entries_max=1000) == before

@@ -51,7 +51,7 @@ class Primary:
         database = open_cluster_database(data_dir)
         view = View(database)
         catch_up(view, MemoryLog(cluster))
-        self.writer.claim(view.end, encode_claim(Claim("a", view.committed().epoch)))
+        self.writer.claim(view.end, encode_claim(Claim("a", view.current_watermark().epoch)))
         self.views = [view]
         self.opener = ViewOpener(
             self.writer, lambda _, view: self.views.append(view), database, view, self._open
@@ -72,7 +72,7 @@ class Primary:
         assert entry is not None
         record = decode_record(entry.data)
         at = Position(last, record.term, record.number, record.checksum)
-        epoch = self.views[-1].committed().epoch
+        epoch = self.views[-1].current_watermark().epoch
         LogWriter(MemoryLog(self.cluster, "b"), 1.0).claim(at, encode_claim(Claim("b", epoch)))
 
     def fail(self, fault: AppendFault) -> None:

@@ -75,7 +75,7 @@ def hear(connect: _Connect, member: Member, node: str, role: RoleName, term: int
     """Let it hear a heartbeat; those before are dealt with by then."""
     beat = Beat(node=node, role=role, term=term, applied=5000, synced=5000)
     connect.wire.send(encode_beat(beat))
-    wait_for("the heartbeat", lambda: node in member.heard())
+    wait_for("the heartbeat", lambda: node in member.recent_beats())
 
 
 def test_a_view_that_was_not_compared_with_the_log_ends_no_primary(

@@ -31,7 +31,7 @@ class Bench:
 
     def beat(self, node: str, role: str = "standby", term: int = TERM, **known: object) -> None:
         beat = Beat(node=node, role=role, term=term, applied=100, synced=0, **known)  # type: ignore[arg-type]
-        self.standby.heard(beat, self.now_s)
+        self.standby.record_beat(beat, self.now_s)
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass, with a heartbeat of each each tenth of a lease."""
@@ -212,8 +212,8 @@ def test_the_heartbeats_of_a_machine_of_the_same_name_are_those_of_another() -> 
     own = Beat(node="a", role="standby", term=1, applied=5, synced=5, process="mine")
     for tenth in range(1, 50):
         now_s = tenth / 10
-        standby.heard(namesake, now_s)
-        standby.heard(msgspec.structs.replace(own, sent_s=now_s), now_s)
+        standby.record_beat(namesake, now_s)
+        standby.record_beat(msgspec.structs.replace(own, sent_s=now_s), now_s)
         assert not standby.should_claim(Position(5, 1), 0)
 
 
@@ -221,6 +221,6 @@ def test_a_namesake_is_told() -> None:
     members = Members("a", 0.0, process="mine")
     assert not members.has_namesake(1.0)
     beat = Beat(node="a", role="standby", term=1, applied=5, synced=5, process="other")
-    assert not members.hear(beat, 1.0)
+    assert not members.record(beat, 1.0)
     assert members.has_namesake(1.5)
     assert not members.has_namesake(60.0)

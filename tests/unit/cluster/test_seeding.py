@@ -65,6 +65,6 @@ def test_an_empty_member_leaves_an_empty_log_to_one_that_brings_a_store(brings_s
     other = Beat(node="a", role="waiting", term=0, applied=0, synced=0, brings_store=brings_store)
     for tenth in range(1, 11):
         now_s = tenth / 10
-        standby.heard(replace(other, node="b", brings_store=False, sent_s=now_s), now_s)
-        standby.heard(other, now_s)
+        standby.record_beat(replace(other, node="b", brings_store=False, sent_s=now_s), now_s)
+        standby.record_beat(other, now_s)
     assert standby.should_claim(Position(), 0) != brings_store

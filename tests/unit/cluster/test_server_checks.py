@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.log import LogRefused
-from penstock.cluster.server_checks import ServerState, judge, refuse_unfit, state_of
+from penstock.cluster.server_checks import ServerState, judge_servers, parse_state, refuse_unfit
 
 GOOD = ServerState("a", (2, 15, 1), True, True, 3, 0.0)
 
@@ -19,8 +19,8 @@ def states(**changed: Any) -> list[ServerState]:
 
 
 def test_servers_as_they_should_be_are_ok() -> None:
-    assert {finding.severity for finding in judge(states())} == {"ok"}
-    assert {finding.severity for finding in judge(states(version=(3, 0, 0)))} == {"ok"}
+    assert {finding.severity for finding in judge_servers(states())} == {"ok"}
+    assert {finding.severity for finding in judge_servers(states(version=(3, 0, 0)))} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_servers_as_they_should_be_are_ok() -> None:
     ],
 )
 def test_one_that_is_not_is_named(changed: dict[str, Any], severity: str, sentence: str) -> None:
-    (wrong,) = [finding for finding in judge(states(**changed)) if finding.severity != "ok"]
+    (wrong,) = [finding for finding in judge_servers(states(**changed)) if finding.severity != "ok"]
     assert wrong.severity == severity
     assert sentence in f"{wrong.detail}; {wrong.remedy}"
 
 
 def test_a_server_that_is_alone_is_refused() -> None:
-    alone = judge([GOOD._replace(cluster_size=1)])
+    alone = judge_servers([GOOD._replace(cluster_size=1)])
     with pytest.raises(LogRefused, match="needs 3; let three servers on three machines"):
         refuse_unfit(alone)
 
 
 def test_servers_that_may_not_be_asked_are_a_warning() -> None:
-    (finding,) = judge([])
+    (finding,) = judge_servers([])
     assert finding.severity == "warning"
     assert "sync_interval must be always" in finding.remedy
     refuse_unfit([finding])
@@ -71,8 +71,8 @@ def test_a_servers_answer_is_read() -> None:
         "meta_cluster": {"cluster_size": 3},
         "account_details": [{"stream_detail": streams}],
     }
-    read = state_of({"server": server, "data": data}, now, "penstock")
+    read = parse_state({"server": server, "data": data}, now, "penstock")
     assert read == GOOD._replace(ahead_s=1.5, missing=7)
     whole_second = server | {"time": "2026-11-27T12:00:01Z"}
-    read = state_of({"server": whole_second, "data": {"disabled": True}}, now, "penstock")
+    read = parse_state({"server": whole_second, "data": {"disabled": True}}, now, "penstock")
     assert read == ServerState("a", (2, 15, 1), False, False, 1, 1.0)

@@ -18,7 +18,7 @@ from penstock.cluster.log import Entry
 from penstock.cluster.operations import DELETE_RANGE, PUT
 from penstock.cluster.record import COMMIT, MIDDLE_PART, RecordDamaged
 from penstock.cluster.tally import Tally
-from penstock.cluster.view import LogDamaged, View, ViewForeign, read_position
+from penstock.cluster.view import ForeignView, LogDamaged, View, read_position
 from penstock.errors import CommitUnknown
 from penstock.store.chunk import encode_key
 from penstock.store.database import STORE_DIRECTORY, Database, open_database
@@ -250,7 +250,7 @@ def test_a_claim_of_another_history_is_refused(database: Database, records: Reco
     records.claim(epoch="20270101T000000-11111111", node="b")
     records.commit([(PUT, META, b"k", b"w")])
     view = View(database)
-    with pytest.raises(ViewForeign, match="20270101T000000-11111111") as refused:
+    with pytest.raises(ForeignView, match="20270101T000000-11111111") as refused:
         view.apply(records.entries)
     assert not refused.value.is_empty
     assert database.families["meta"].get(b"k") == b"v"
@@ -260,7 +260,7 @@ def test_a_claim_of_another_history_is_refused(database: Database, records: Reco
 def test_an_empty_view_does_not_follow_a_store_that_existed_before(database: Database) -> None:
     records = Records()
     records.claim(epoch=EPOCH_OF_TESTS)
-    with pytest.raises(ViewForeign, match="no epoch") as refused:
+    with pytest.raises(ForeignView, match="no epoch") as refused:
         View(database).apply(records.entries)
     assert refused.value.is_empty
 
@@ -318,7 +318,7 @@ def test_the_watermark_is_never_ahead(tmp_path: Path, records: Records) -> None:
     class Observed(MemoryDatabase):
         def write_here(self, batch: WriteBatch, sync: bool) -> None:
             before = read_watermark(tmp_path)
-            has_before = view.committed()
+            has_before = view.current_watermark()
             super().write_here(batch, sync)
             during = read_watermark(tmp_path)
             assert before is not None
@@ -334,7 +334,10 @@ def test_the_watermark_is_never_ahead(tmp_path: Path, records: Records) -> None:
         view.apply(portion)
         now = read_watermark(tmp_path)
         assert now is not None
-        assert (now.end, now.commits) == (view.committed().end, view.committed().commits)
+        assert (now.end, now.commits) == (
+            view.current_watermark().end,
+            view.current_watermark().commits,
+        )
     view.close_watermark()
     assert not view.has_watermark
     assert shown[-1][0] > 20

@@ -1,4 +1,4 @@
-"""The files by which the machines of a cluster begin: `penstock cluster init`.
+"""Makes the files with which the machines of a new cluster begin, for `penstock cluster init`.
 
 ``machines.py``
     the machines, their hosts and ports.

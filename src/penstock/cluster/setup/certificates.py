@@ -1,8 +1,8 @@
-"""An authority of the cluster's own, and a certificate for each of its machines.
+"""Makes a certificate authority for a cluster, and a certificate for each of its machines.
 
-A machine shows the same certificate as a server and as a client: to brokers, to the other servers,
-and as a broker to the servers. The authority signs nothing else, so having one of its certificates
-is being of this cluster. The package ``cryptography`` is loaded when something is made.
+A machine uses the same certificate as a server and as a client: its NATS server for brokers and
+other servers, its broker for the servers. The authority signs nothing else, so its certificates
+prove membership in the cluster. The package ``cryptography`` is loaded on first use.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ AUTHORITY_DAYS: Final = 20 * 365
 CERTIFICATE_DAYS: Final = 5 * 365
 
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-"""Names of each machine for itself."""
+"""Names by which each machine reaches itself."""
 
-_BEFORE: Final = datetime.timedelta(days=1)  # clocks that differ
+_BEFORE: Final = datetime.timedelta(days=1)  # certificates are valid earlier: clocks differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class IssuedCertificate:
 
 
 def make_authority(cluster: str, now: datetime.datetime) -> IssuedCertificate:
-    """Return a new authority, for ``AUTHORITY_DAYS``.
+    """Return a new certificate authority, valid for ``AUTHORITY_DAYS``.
 
     Args:
         cluster: name of the cluster.
@@ -51,7 +51,7 @@ def make_authority(cluster: str, now: datetime.datetime) -> IssuedCertificate:
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"cluster {cluster}")
-    builder = _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
+    builder = _certificate_builder(name, name, key.public_key(), now, AUTHORITY_DAYS)
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -75,10 +75,10 @@ def make_authority(cluster: str, now: datetime.datetime) -> IssuedCertificate:
 def make_certificate(
     authority: IssuedCertificate, machine: str, host: str, now: datetime.datetime
 ) -> IssuedCertificate:
-    """Return a new certificate of a machine, for ``CERTIFICATE_DAYS``.
+    """Return a new certificate of a machine, valid for ``CERTIFICATE_DAYS``.
 
     Args:
-        authority: signs it.
+        authority: the authority that signs it.
         machine: name of the machine.
         host: the address or host name by which others reach it.
         now: the present time, with its time zone.
@@ -100,7 +100,9 @@ def make_certificate(
     uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     signers_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     certificate = (
-        _begun(_name(machine), signer.subject, key.public_key(), now, CERTIFICATE_DAYS)
+        _certificate_builder(
+            _name(machine), signer.subject, key.public_key(), now, CERTIFICATE_DAYS
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(uses, critical=False)
@@ -110,14 +112,15 @@ def make_certificate(
     return _as_pem(certificate, key)
 
 
-def host_of(certificate: bytes) -> str:
-    """Return the host that a machine's certificate was made for.
+def read_host(certificate: bytes) -> str:
+    """Return the host for which a machine's certificate was made.
 
     Args:
-        certificate: made by ``make_certificate``, in PEM.
+        certificate: a certificate from ``make_certificate``, PEM.
 
     Raises:
-        ConfigError: the package ``cryptography`` is missing, or it is no such certificate.
+        ConfigError: the package ``cryptography`` is missing, or ``certificate`` is no certificate
+            of a machine.
     """
     _need_cryptography()
     from cryptography import x509
@@ -139,7 +142,7 @@ def _need_cryptography() -> None:
         ) from None
 
 
-def _begun(
+def _certificate_builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: object,

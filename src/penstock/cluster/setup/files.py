@@ -1,18 +1,19 @@
-"""All files of a new cluster: a directory for each machine, and one for the authority.
+"""Makes and writes all files of a new cluster: a directory for each machine, and one for the
+certificate authority.
 
 ::
 
       DIRECTORY/a/penstock.toml      settings of the broker of machine a
                   nats.conf          configuration of its NATS server
                   nats.login         the brokers' login at the servers, USER:PASSWORD
-                  nats-system.login  the operator's, for the program `nats`
-                  seed.token         what brokers show each other for a copy of a store
+                  nats-system.login  the operator's login at the servers, for the program `nats`
+                  seed.token         the token with which brokers fetch a copy of a store
                   authority.pem, server.pem, server.key
-                  README.md          what to do on this machine
+                  README.md          the steps for the operator of this machine
       DIRECTORY/b/…
       DIRECTORY/authority/authority.pem, authority.key   signs further certificates
 
-They are written beside their place and renamed, so that there are all of them or none.
+They are written to a temporary directory that is renamed, so that all files exist or none.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from penstock.cluster.setup.certificates import (
     AUTHORITY_DAYS,
     CERTIFICATE_DAYS,
     IssuedCertificate,
-    host_of,
     make_authority,
     make_certificate,
+    read_host,
 )
 from penstock.cluster.setup.machines import Machine
 from penstock.cluster.setup.nats_config import (
@@ -63,7 +64,7 @@ _SECRET_BYTES: Final = 32
 _STAGE: Final = ".cluster-init-"
 
 Files = dict[str, bytes]
-"""Path below the cluster's directory to content."""
+"""The content of files, by their path relative to the cluster's directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,12 @@ class ClusterPlan:
 
     Attributes:
         name: name of the cluster.
-        machines: its machines.
-        has_tls: whether servers and brokers speak TLS.
+        machines: machines of the cluster.
+        has_tls: whether servers and brokers use TLS.
         is_embedded: whether each broker starts the NATS server of its machine.
-        place: the directory, on each machine, in which its files will lie; empty: the files name
-            each other without a directory, and the commands are run where they are.
-        file_store_max: the most that a server may keep on disk, such as ``10GB``.
+        place: directory for the files on each machine. If it is empty, the files refer to each
+            other by name alone, and the commands must be run in their directory.
+        file_store_max: greatest size of a server's store on disk, such as ``10GB``.
     """
 
     name: str
@@ -88,12 +89,12 @@ class ClusterPlan:
     file_store_max: str
 
     def path(self, file: str) -> str:
-        """Return the name by which files and commands name a file of a machine."""
+        """Return the path by which files and commands refer to ``file`` of a machine."""
         return str(PurePosixPath(self.place) / file)
 
 
 def new_passwords() -> Passwords:
-    """Return secrets that nobody had before."""
+    """Return new random secrets."""
     return Passwords(*(secrets.token_urlsafe(_SECRET_BYTES) for _ in range(4)))
 
 
@@ -102,11 +103,11 @@ def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetim
 
     Args:
         plan: the cluster.
-        passwords: its secrets.
-        now: the present time, with its time zone: certificates begin then.
+        passwords: the secrets of the cluster.
+        now: the present time, with its time zone, from which certificates are valid.
 
     Raises:
-        ConfigError: the package ``cryptography`` is missing, and there is to be TLS.
+        ConfigError: the plan has TLS, and the package ``cryptography`` is missing.
     """
     files: Files = {}
     authority = make_authority(plan.name, now) if plan.has_tls else None
@@ -131,10 +132,10 @@ def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetim
 
 
 def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a cluster, for their owner alone, into a directory that is made.
+    """Create ``directory`` with the files of a cluster, readable for their owner only.
 
     Raises:
-        ConfigError: the directory is there already, or cannot be written.
+        ConfigError: the directory exists already, or cannot be written.
     """
     if directory.exists():
         raise ConfigError(
@@ -159,24 +160,27 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
-    """Give each machine a new certificate and key of the authority that it has; return the files.
+    """Replace the certificate and key of each machine, signed by the cluster's authority; return
+    the paths of the new files.
 
     Args:
-        directory: as ``write_files`` wrote it; of the machines, those that are still there.
+        directory: a directory that ``write_files`` wrote; machines may have been removed from it.
         now: the present time, with its time zone.
 
     Raises:
-        ConfigError: there is no authority with its key, no machine, or a file cannot be used.
+        ConfigError: the authority or its key is missing, there is no machine, or a file cannot be
+            used.
     """
-    there = directory / AUTHORITY_DIRECTORY
+    authority_directory = directory / AUTHORITY_DIRECTORY
     written: list[Path] = []
     try:
         authority = IssuedCertificate(
-            (there / AUTHORITY).read_bytes(), (there / AUTHORITY_KEY).read_bytes()
+            (authority_directory / AUTHORITY).read_bytes(),
+            (authority_directory / AUTHORITY_KEY).read_bytes(),
         )
         for certificate in sorted(directory.glob(f"*/{CERTIFICATE}")):
             machine = certificate.parent
-            host = host_of(certificate.read_bytes())
+            host = read_host(certificate.read_bytes())
             signed = make_certificate(authority, machine.name, host, now)
             for file, content in ((KEY, signed.key), (CERTIFICATE, signed.certificate)):
                 unfinished = machine / f".{file}.new"
@@ -186,14 +190,16 @@ def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be used: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{there} has no authority with its key: {error}") from error
+        raise ConfigError(
+            f"{authority_directory} has no authority with its key: {error}"
+        ) from error
     if not written:
         raise ConfigError(f"there is no machine with a {CERTIFICATE} below {directory}")
     return written
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write a new file for its owner alone."""
+    """Write a new file that only its owner may read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
@@ -214,7 +220,7 @@ def _server_config(plan: ClusterPlan, machine: Machine, passwords: Passwords) ->
         passwords,
         tls if plan.has_tls else None,
         plan.file_store_max,
-        "" if plan.is_embedded else plan.path(STORE),  # a broker gives it below its data
+        "" if plan.is_embedded else plan.path(STORE),  # else the broker passes it as an argument
     )
 
 

@@ -1,7 +1,7 @@
-"""The machines of a new cluster: NAME=HOST, and the ports of the processes there.
+"""The machines of a new cluster: parses NAME=HOST, and assigns the ports of their processes.
 
-Where several machines have the same host, which is a trial on one machine, their ports count up
-from the first one's.
+If several machines have the same host, as in a trial on one machine, each gets ports one higher
+than the machine before.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Ports:
     """The TCP ports of one machine.
 
     Attributes:
-        nats: of the NATS server, for brokers.
-        routes: of the NATS server, for the other servers.
-        monitoring: of the NATS server, for this machine alone.
-        mqtt: of the broker, for clients.
-        stream: of the broker's stream service.
+        nats: port of the NATS server for brokers.
+        routes: port of the NATS server for the other servers.
+        monitoring: port of the NATS server for monitoring, reachable on this machine only.
+        mqtt: port of the broker for clients.
+        stream: port of the broker's stream service.
     """
 
     nats: int = 4222
@@ -39,10 +39,10 @@ class Ports:
     stream: int = 8815
 
     def above(self, step: int) -> Ports:
-        """Return the ports that are higher by ``step``.
+        """Return these ports, each increased by ``step``.
 
         Raises:
-            ConfigError: one would be above 65,535.
+            ConfigError: a port would be above 65,535.
         """
         ports = [self.nats, self.routes, self.monitoring, self.mqtt, self.stream]
         if max(ports) + step > 65_535:
@@ -55,9 +55,9 @@ class Machine:
     """One machine of a cluster.
 
     Attributes:
-        name: its name in the cluster, also that of its NATS server.
-        host: the address or host name at which the others reach it, without brackets.
-        ports: its ports.
+        name: name of the machine in the cluster, and of its NATS server.
+        host: IP address or host name at which other machines reach it, without brackets.
+        ports: ports of its processes.
     """
 
     name: str
@@ -65,37 +65,37 @@ class Machine:
     ports: Ports
 
     def address(self, port: int) -> Address:
-        """Return the address at which the others reach a port of this machine."""
+        """Return the address at which other machines reach ``port`` of this machine."""
         return Address(self.host, port)
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can reach it: a trial."""
+        """True if ``host`` is a loopback address, as in a trial on one machine."""
         return self.address(0).is_loopback
 
     @property
-    def monitoring(self) -> Address:
-        """Return the address at which its NATS server tells programs of this machine its state."""
+    def monitoring_address(self) -> Address:
+        """Return the address of the NATS server's monitoring, for programs on this machine."""
         return Address(self.host if self.is_loopback else "127.0.0.1", self.ports.monitoring)
 
-    def listening(self, port: int) -> Address:
-        """Return the address to listen on: all of the machine's, or the loopback address that it
-        is known by."""
+    def listen_address(self, port: int) -> Address:
+        """Return the address to listen on: the wildcard address, or for a loopback host that
+        host."""
         if self.is_loopback:
             return self.address(port)
         return Address("::" if ":" in self.host else "0.0.0.0", port)  # noqa: S104  # for others
 
 
 def parse_machines(texts: Sequence[str], first: Ports) -> tuple[Machine, ...]:
-    """Return the machines that ``NAME=HOST`` name.
+    """Return the machines given as texts of the form ``NAME=HOST``.
 
     Args:
-        texts: one for each machine; an IPv6 address may have brackets.
-        first: the ports of a machine that has its host for itself.
+        texts: one text for each machine; an IPv6 address may have brackets.
+        first: the ports of the first machine of each host.
 
     Raises:
-        ConfigError: a text has another form, a name comes twice, there are too few or too many, or
-            two ports are the same.
+        ConfigError: a text has another form, two machines have the same name, there are too few or
+            too many machines, or two processes would use the same port of a host.
     """
     if not MACHINES_MIN <= len(texts) <= MACHINES_MAX:
         raise ConfigError(
@@ -105,7 +105,7 @@ def parse_machines(texts: Sequence[str], first: Ports) -> tuple[Machine, ...]:
     on_host: Counter[str] = Counter()
     machines = []
     for text in texts:
-        name, host = _parsed(text)
+        name, host = _parse_machine(text)
         machines.append(Machine(name, host, first.above(on_host[host])))
         on_host[host] += 1
     if len({machine.name for machine in machines}) < len(machines):
@@ -114,7 +114,7 @@ def parse_machines(texts: Sequence[str], first: Ports) -> tuple[Machine, ...]:
     return tuple(machines)
 
 
-def _parsed(text: str) -> tuple[str, str]:
+def _parse_machine(text: str) -> tuple[str, str]:
     name, separator, host = text.partition("=")
     host = host.removeprefix("[").removesuffix("]")
     if not separator or NAME.fullmatch(name) is None:
@@ -129,7 +129,7 @@ def _parsed(text: str) -> tuple[str, str]:
 
 
 def _check_ports(machines: Sequence[Machine]) -> None:
-    """Raise ConfigError where two things would listen on the same port of a host."""
+    """Raise ConfigError if two processes would listen on the same port of a host."""
     taken: set[tuple[str, int]] = set()
     for machine in machines:
         ports = machine.ports

@@ -1,8 +1,9 @@
-"""The configuration of one NATS server of a cluster, as text that ``nats-server -c`` reads.
+"""Makes the configuration of a NATS server of a cluster, as text for ``nats-server -c``. Pure.
 
-Two accounts: that of the brokers, with JetStream, and the system's. The brokers' account may also
-ask all servers for their state (``$SYS.REQ.SERVER.PING.JSZ``, a service that the system account
-exports), so that each broker can check with its one login that all of them sync each append.
+It has two accounts: one for the brokers, with JetStream, and the system account. The brokers'
+account may also ask all servers for their state (``$SYS.REQ.SERVER.PING.JSZ``, a service that the
+system account exports), so that each broker can verify with its own login that all servers sync
+each append.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ SYSTEM_USER: Final = "system"
 ROUTE_USER: Final = "route"
 STATE_SUBJECT: Final = "$SYS.REQ.SERVER.PING.JSZ"
 PAYLOAD_MAX: Final = "8MB"
-_MEMORY_MAX: Final = "256MB"  # streams in memory: the cluster has none
+_MEMORY_MAX: Final = "256MB"  # limit for streams in memory, of which the cluster has none
 
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """The secrets of one cluster.
+    """The secrets of a cluster.
 
     Attributes:
-        brokers: of the brokers' user.
-        system: of the system's user.
-        routes: of the servers among themselves.
-        seeds: of the brokers among themselves, for copies of their stores.
+        brokers: password of the brokers' user.
+        system: password of the system account's user.
+        routes: password of the servers for their routes to each other.
+        seeds: token with which brokers fetch copies of each other's stores.
     """
 
     brokers: str
@@ -43,7 +44,7 @@ class Passwords:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The files of a server's certificate, as they are named in its configuration."""
+    """The paths of a server's certificate files, for its configuration."""
 
     authority: str
     certificate: str
@@ -66,21 +67,21 @@ def nats_config(
         machine: the machine.
         machines: all machines of the cluster.
         passwords: the secrets of the cluster.
-        tls: the files of its certificate; None: without TLS.
-        file_store_max: the most that JetStream may keep on disk, such as ``10GB``.
-        store_dir: the directory of JetStream; empty where it is given on the command line.
+        tls: the paths of the certificate files; None for no TLS.
+        file_store_max: greatest size of JetStream's files, such as ``10GB``.
+        store_dir: the directory of JetStream; empty if the command line gives it.
     """
     ports = machine.ports
     login = f"{ROUTE_USER}:{passwords.routes}"
     routes = [f"nats://{login}@{other.address(other.ports.routes)}" for other in machines]
     listed = "".join(f"    {_text(route)}\n" for route in routes)
-    monitoring = str(machine.monitoring)
+    monitoring = str(machine.monitoring_address)
     place = f"  store_dir: {_text(store_dir)}\n" if store_dir else ""
     service = f"service: {_text(STATE_SUBJECT)}"
     return f"""\
 # NATS server of the machine {machine.name}, cluster {cluster}. There are secrets in this file.
 server_name: {_text(machine.name)}
-listen: {_text(str(machine.listening(ports.nats)))}
+listen: {_text(str(machine.listen_address(ports.nats)))}
 http: {_text(monitoring)} # state of the server, for this machine alone
 max_payload: {PAYLOAD_MAX}
 {_tls(tls, "")}
@@ -94,7 +95,7 @@ jetstream {{
 
 cluster {{
   name: {_text(cluster)}
-  listen: {_text(str(machine.listening(ports.routes)))}
+  listen: {_text(str(machine.listen_address(ports.routes)))}
   authorization {{ user: {_text(ROUTE_USER)}, password: {_text(passwords.routes)} }}
   routes: [
 {listed}  ]
@@ -117,7 +118,8 @@ system_account: {SYSTEM_ACCOUNT}
 
 
 def _tls(files: TlsFiles | None, indent: str) -> str:
-    """Return the block that asks both sides for a certificate of the cluster; none without TLS."""
+    """Return the block ``tls``, which demands certificates of the cluster from both sides; an empty
+    text without TLS."""
     if files is None:
         return ""
     lines = (
