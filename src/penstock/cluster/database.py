@@ -2,12 +2,12 @@
 
 ::
 
-      Database.write(batch) ─▶ a record in its place, synced on a majority ─▶ RocksDB, not synced
-                                   │ no answer                                   │ disk full
-                                   ▼                                             ▼
-                         CommitUnknown, in doubt: the store is opened anew, and takes in the log
+      Database.write(batch) ─▶ a record appended, synced on a majority ─▶ RocksDB, not synced
+                                   │ no answer                               │ disk full
+                                   ▼                                         ▼
+                         CommitUnknown: the store is opened again, and applies the log's records
 
-All threads that write (committer, retention, services) share one lock, so one record is under way
+All threads that write (committer, retention, services) share one lock, so one append is in flight
 at a time. Parts of large values are records of their own, before the commit that has their head.
 """
 
@@ -33,31 +33,36 @@ from penstock.store.parts import LargeValue
 
 
 class ClusterDatabase(Database):
-    """One open RocksDB that is the view of a primary; see ``Database``.
+    """The open database of a primary's view; see ``Database``.
 
-    ``lead`` comes before the first write.
+    ``lead`` must be called before the first write.
     """
 
     def lead(self, writer: LogWriter, view: View) -> None:
-        """Append to the log by ``writer`` from now on; ``view`` is that of this database."""
+        """Append batches to the log from now on.
+
+        Args:
+            writer: the writer of the claimed term.
+            view: the view that has this database.
+        """
         self._writer = writer
         self._view = view
         self._is_behind = False
 
     def new_batch(self) -> Batch:
-        """Return an empty batch that notes its operations."""
+        """Return an empty batch that records its operations for the log."""
         return NotedBatch(self.rocks_batch(), self.handles)
 
     def write(self, batch: Batch, sync: bool = True) -> None:
-        """Append ``batch`` to the log, then write it here; see ``Database.write``.
+        """Append ``batch`` to the log, then write it to RocksDB; see ``Database.write``.
 
         Raises:
-            CommitUnknown: it is not known whether the log has it, or it has, and the database could
-                not be written.
+            CommitUnknown: it is unknown whether the log has the batch; or the log has it, and
+                RocksDB could not be written.
             Fenced: another member is the primary.
         """
-        del sync  # what the log has is synced
-        assert isinstance(batch, NotedBatch), "this database made it"
+        del sync  # the record in the log is synced
+        assert isinstance(batch, NotedBatch), "new_batch of this database made it"
         if batch.is_empty():
             return
         with self._writer.one_at_a_time:
@@ -70,13 +75,13 @@ class ClusterDatabase(Database):
             self._view.take(position)
 
     def settle(self) -> None:
-        """Take in what the log has of records that got no answer.
+        """Resolve appends without an answer: apply those records that are in the log.
 
-        The committer has the store opened anew for that. But where clients do nothing it has
-        nothing to write, and the leases of readers and the sets of sinks would wait for it.
+        The committer resolves them by opening the store again. But an idle committer writes
+        nothing, and the other writers (leases of readers, batches of sinks) must not wait for it.
 
         Raises:
-            CommitUnknown: the log does not answer, or the view must be opened anew.
+            CommitUnknown: the log does not answer, or the store must be opened again first.
         """
         with self._writer.one_at_a_time:
             if self._is_behind:
@@ -95,7 +100,8 @@ class ClusterDatabase(Database):
         self._is_behind = False
 
     def write_parts(self, large: LargeValue) -> None:
-        """Append and write the parts of a large value; see ``Database.write_parts``."""
+        """Append the parts of a large value to the log, and write them; see
+        ``Database.write_parts``."""
         handle = self._parts_handle()
         for key, part in large.parts():
             batch = self.new_batch()
@@ -104,26 +110,28 @@ class ClusterDatabase(Database):
 
 
 open_cluster_database = partial(open_database_as, ClusterDatabase)
-"""Opens the view below a data directory, or creates it; see ``open_database_as``."""
+"""Open the database of a view below a data directory, or create it; see ``open_database_as``."""
 
 
 @final
 class ViewOpener:
-    """Opens the store of a primary: a view that has all that the log has.
+    """Opens the database of a primary: a view to which all records of the log are applied.
 
     Args:
-        writer: appends to the log; its term is claimed.
-        opened: called with each database that is opened, and its view.
+        writer: the writer of the claimed term.
+        opened: called with each database that is opened again, and its view.
         database: the open database of the standby that became the primary.
-        view: its view, which has all that is before the claim.
-        open_database: opens the view anew.
-        tally: counts what its views come upon; None: nothing does.
-        disk_fails: called with the reason when this machine's disk, and not the log, takes nothing.
+        view: its view, to which all records before the claim are applied.
+        open_database: opens the database again.
+        tally: counts skipped records and damaged entries; None to count nothing.
+        disk_fails: called with the reason when this machine's disk, and not the log, refuses
+            writes; None for no callback.
     """
 
     acknowledged_when = "quorum"
     has_witness = False
-    """The log says what was acknowledged; a power cut may take a view back behind its watermark."""
+    """The log has all that was acknowledged; after a power cut a view may be older than its
+    watermark."""
 
     def __init__(
         self,
@@ -147,10 +155,10 @@ class ViewOpener:
         replicated log."""
 
     def probe(self, data_dir: Path) -> None:
-        """Ask whether the log has a leader, and the disk takes a file.
+        """Raise unless the disk accepts writes and the log has a leader.
 
         Raises:
-            StoreFailed: one of them does not.
+            StoreFailed: the disk refuses writes, or the log does not answer.
             Fenced: another member is the primary.
         """
         writer = self._writer
@@ -168,11 +176,11 @@ class ViewOpener:
             writer.log.bounds(READ_S)
 
     def open(self, data_dir: Path) -> Database:
-        """Return the database of the standby, the first time; later open the view anew and apply
-        all that the log has. The writer goes on behind it.
+        """Return the database of the standby the first time; later open it again, and apply the
+        records that it lacks. The writer continues behind the last record.
 
         Raises:
-            StoreError: see ``open_database`` and ``View.apply``.
+            StoreError: the database cannot be opened, or records cannot be applied.
             StoreFailed: the log cannot be read.
             Fenced: another member is the primary.
         """
@@ -195,7 +203,7 @@ class ViewOpener:
         return database
 
     def close(self) -> None:
-        """Close the log of the writer, and the database if the store never took it."""
+        """Close the writer's log, and the standby's database if ``open`` was never called."""
         first, self._first = self._first, None
         if first is not None:
             first[0].close()

@@ -1,7 +1,7 @@
 """The log of commits in NATS JetStream: one stream, replicated by Raft and synced on a majority.
 
 ===================== ==================================================================
-a call of the port    what it is in JetStream (https://docs.nats.io/reference/reference-protocols)
+a call of the port    its request to JetStream (https://docs.nats.io/reference/reference-protocols)
 ===================== ==================================================================
 ``append``            a publish with ``Nats-Expected-Last-Sequence``; error 10071 refuses it
 ``read``              batched direct get, from any replica
@@ -14,10 +14,10 @@ a call of the port    what it is in JetStream (https://docs.nats.io/reference/re
 The stream has the name of the cluster, and one subject, ``NAME.log``. Heartbeats are plain messages
 of NATS, on ``NAME.beats``.
 
-Why the servers must be set up as ``open`` wants them: JetStream answers an append when a majority
-has it, which says nothing of their disks. With ``sync_interval: always`` each of them has synced it
-by then; by default it syncs every two minutes. A client is not told that setting: servers tell it
-through the system account, which ``server_checks.py`` asks.
+Why the servers' settings matter: JetStream answers an append when a majority has the entry in
+memory. With ``sync_interval: always`` each server has synced the entry by then; by default servers
+sync every two minutes. A client cannot see that setting; servers report it through the system
+account, which ``server_checks.py`` asks.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ Answer = TypeVar("Answer")
 
 REPLICAS: Final = 3
 
-_REPLICA_S: Final = 0.4  # a replica that is asked and gone gives no answer; another is asked then
+_REPLICA_S: Final = 0.4  # longest wait for a replica, which may be lost; then another is asked
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
-_HEARD_S_MAX: Final = 3.5  # heartbeats of Raft come each second; an election takes 4 s or more
+_HEARD_S_MAX: Final = 3.5  # Raft sends heartbeats each second; an election takes 4 s or more
 _END_VERIFIED_S: Final = 1.0
 _CONNECT_AGAIN_S: Final = 0.25
 _CONNECT_S_MIN: Final = 0.2
@@ -92,15 +92,15 @@ class _ApiError(LogUnavailable):
 
 
 class _Denied(LogUnavailable):
-    """The login was refused, or may not do this."""
+    """The server refused the login, or the login does not permit the call."""
 
 
 class _Verified(NamedTuple):
-    """The leader's last word that no entry from a sequence on is trimmed.
+    """The leader's last confirmation that no entry from a sequence on is trimmed.
 
     Attributes:
         first: the sequence.
-        at_s: when the leader said so, monotonic seconds.
+        at_s: time of the confirmation, monotonic seconds.
     """
 
     first: int
@@ -108,13 +108,14 @@ class _Verified(NamedTuple):
 
 
 def tls_context(settings: Cluster) -> Callable[[], ssl.SSLContext]:
-    """Return a function that returns the TLS context for the servers of a cluster, made once.
+    """Return a function that returns the TLS context for the servers of a cluster.
 
-    To load the system's authorities takes 36 ms of processor time, which a takeover has not: they
-    are loaded for the first connection with TLS. Files that the settings name are read at once.
+    The context is created once. Loading the system's authorities takes 36 ms of processor time,
+    which would delay a takeover, so they are loaded for the first connection with TLS. Files that
+    the settings name are read at once.
 
     Raises:
-        ConfigError: one of them cannot be used.
+        ConfigError: one of these files cannot be used.
     """
     files = TlsFiles(settings.ca_file, settings.certificate, settings.key)
     context = cache(partial(files.context, "cluster"))
@@ -176,16 +177,16 @@ class JetStreamLog:
         self._replicas = replicas
         self._nats = nats_client(settings, client_name)
         self._nats.needs_jetstream = True  # a server whose disk was full runs without it
-        self._bounds = Bounds(1, 0)  # as they were last heard
+        self._bounds = Bounds(1, 0)  # the last known bounds
         self._verified = _Verified(0, 0.0)
 
     @property
     def server(self) -> str:
-        """The name of the server to which it is, or was, connected."""
+        """The name of the present server; of the last one if there is no connection."""
         return self._nats.server
 
     def open(self, timeout_s: float) -> None:
-        """Connect; create the stream where there is none; verify how it is set up."""
+        """Connect, create the stream if it does not exist, and verify its configuration."""
         ends_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -214,7 +215,7 @@ class JetStreamLog:
             message = self._nats.request(self._subject, data, time.monotonic() + timeout_s, header)
         except NotSent as error:
             raise LogUnavailable(str(error)) from error
-        except (NoAnswer, LoginRefused) as error:  # a login may expire behind what was sent
+        except (NoAnswer, LoginRefused) as error:  # a login may expire after the append was sent
             raise AppendUnknown(str(error)) from error
         if message.status == _NO_RESPONDERS:
             raise AppendUnknown("the stream has no leader")
@@ -243,13 +244,13 @@ class JetStreamLog:
         except LogUnavailable:
             if found:
                 raise
-            return []  # a replica may lag; the leader is asked again next time
+            return []  # the replica may lag; the next call asks the leader again
         if first < bounds.first:
             raise EntriesTrimmed(bounds.first)
         if not found:
             self._verified = _Verified(first, time.monotonic())
             return []
-        # The replica has a hole, which only a damaged file makes; the leader may have none.
+        # The replica has a gap, which only a damaged file makes; the leader may have the entry.
         entry = self.entry_at(first, max(0.001, ends_s - time.monotonic()))
         if entry is None:
             raise LogUnavailable(
@@ -274,7 +275,7 @@ class JetStreamLog:
         return self._leaders_bounds(time.monotonic() + timeout_s)
 
     def trim(self, before: int, timeout_s: float) -> None:
-        """Remove the entries before ``before``; the sequence goes on behind them."""
+        """Remove the entries before the sequence ``before``, at most ``last + 1``."""
         ends_s = time.monotonic() + timeout_s
         last = self._leaders_bounds(ends_s).last
         # A purge beyond the end would move the end, and the log would have a gap.
@@ -283,7 +284,7 @@ class JetStreamLog:
             self._api("STREAM.PURGE", {"seq": before}, ends_s)
 
     def state(self, timeout_s: float) -> LogState:
-        """Return the state of the stream; one without a leader where only servers answer."""
+        """Return the state of the stream; ``leader`` is empty if no leader of it answers."""
         ends_s = time.monotonic() + timeout_s
         try:
             self._nats.connect(ends_s)
@@ -309,7 +310,8 @@ class JetStreamLog:
         )
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
-        """Let the first of the ``preferred`` servers lead that is up to date, unless one does."""
+        """Make the first up-to-date server of ``preferred`` the leader, unless one of them
+        leads."""
         ends_s = time.monotonic() + timeout_s
         info = self._info(ends_s)
         if info.get("cluster", {}).get("leader") in preferred:
@@ -349,10 +351,10 @@ class JetStreamLog:
             raise
 
     def _verify(self, config: Mapping[str, Any]) -> None:
-        """Refuse a stream that cannot be trusted with commits.
+        """Raise if the stream cannot be trusted with commits.
 
         Raises:
-            LogRefused: it is set up otherwise than one that is created here.
+            LogRefused: a setting of the stream may lose commits; the message names the change.
         """
         payload_bytes_max = int(self._nats.info.fields["max_payload"])
         wrong = mistakes(config, self._name, self._subject, self._replicas, payload_bytes_max)
@@ -363,7 +365,7 @@ class JetStreamLog:
         self.entry_bytes_max = size_bytes - HEADER_BYTES_MAX
 
     def _batch(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
-        """Return consecutive entries that a replica has, the first at ``first`` or behind it."""
+        """Return consecutive entries from a replica, beginning at ``first`` or behind it."""
         asked = {"seq": first, "batch": count_max, "max_bytes": _READ_BYTES_MAX}
         data = json.dumps(asked).encode()
         try:
@@ -372,7 +374,7 @@ class JetStreamLog:
             raise LogUnavailable(str(error)) from error
 
     def _answered(self, data: bytes, count_max: int, ends_s: float) -> list[Entry]:
-        """Return the entries that come for one batched direct get."""
+        """Send a batched direct get with the body ``data``; return the entries in its answers."""
         found: list[Entry] = []
         try:
             reply = self._nats.ask(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
@@ -385,7 +387,7 @@ class JetStreamLog:
                 if message.status or not number.isdigit():
                     break  # the end
                 if found and int(number) != found[-1].sequence + 1:
-                    break  # the rest is read, and judged, next time
+                    break  # the next read starts at the gap, and examines it
                 found.append(Entry(int(number), message.data))
         except NoAnswer:
             if not found:
@@ -393,22 +395,23 @@ class JetStreamLog:
         return found
 
     def _is_verified(self, first: int) -> bool:
-        """Return whether the leader said a moment ago that nothing from ``first`` is trimmed."""
+        """Return whether the leader has confirmed within the last second that no entry from
+        ``first`` on is trimmed."""
         is_recent = time.monotonic() - self._verified.at_s < _END_VERIFIED_S
         return self._verified.first == first and is_recent
 
     def _leaders_bounds(self, ends_s: float) -> Bounds:
-        """Return the bounds that the leader says, if it hears a majority.
+        """Return the leader's bounds, if it hears a majority; else raise LogUnavailable.
 
-        One that was cut off goes on as the leader for ten seconds and more, with the bounds that it
-        had; while it hears a majority, no other is elected.
+        A leader that was cut off acts as the leader for ten seconds or more, with outdated bounds;
+        while a leader hears a majority, no other one is elected.
         """
         if not _hears_majority(self._info(ends_s)):
             raise LogUnavailable("the leader of the stream does not hear a majority")
         return self._bounds
 
     def _info(self, ends_s: float) -> dict[str, Any]:
-        """Return STREAM.INFO, and note the bounds that it says."""
+        """Return STREAM.INFO, and remember the bounds in it."""
         info = self._api("STREAM.INFO", None, ends_s)
         state = info["state"]
         last = int(state["last_seq"])
@@ -416,11 +419,11 @@ class JetStreamLog:
         return info
 
     def _api(self, call: str, body: Mapping[str, Any] | None, ends_s: float) -> dict[str, Any]:
-        """Ask JetStream's interface; the leader of the stream answers.
+        """Send a request to JetStream's API; return the answer of the stream's leader.
 
         Raises:
-            _ApiError: it answered with an error.
-            LogUnavailable: it did not answer.
+            _ApiError: the answer is an error.
+            LogUnavailable: there was no answer.
         """
         data = b"" if body is None else json.dumps(body).encode()
         try:
@@ -443,8 +446,8 @@ class JetStreamLog:
 class NatsHeartbeats:
     """Heartbeats of the brokers of a cluster, as messages of NATS; see ``Heartbeats``.
 
-    Neither call fails: without a connection a beat is lost, and none comes. A server that is silent
-    is left, because it does not even send back this broker's own beats.
+    No method fails: without a connection heartbeats are lost, and none are received. If a server
+    does not return this broker's own heartbeats, the connection is closed and another server used.
 
     Args:
         settings: the cluster: its servers and its name.
@@ -458,10 +461,10 @@ class NatsHeartbeats:
         self._subject = f"{settings.name}.beats"
         self._nats = nats_client(settings, client_name, [self._subject])
         self._connect_at_s = 0.0
-        self._unheard_s: float | None = None  # since when no beat sent has come back
+        self._unheard_s: float | None = None  # time of the first heartbeat that has not returned
 
     def send(self, beat: bytes) -> None:
-        """Send a message to all, this broker among them."""
+        """Send a heartbeat to all members, this one included."""
         now = time.monotonic()
         if not self._nats.is_connected:
             if now < self._connect_at_s:
@@ -473,8 +476,10 @@ class NatsHeartbeats:
                 self._unheard_s = now
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return the messages that came; wait for the first. While there is no connection it may
-        wait for 0.2 s, where ``timeout_s`` is less."""
+        """Return the received heartbeats; wait up to ``timeout_s`` seconds for the first.
+
+        While there is no connection, the wait may take 0.2 s even if ``timeout_s`` is less.
+        """
         is_connected = self._nats.is_connected
         ends_s = time.monotonic() + (timeout_s if is_connected else max(timeout_s, _CONNECT_S_MIN))
         while True:
@@ -501,8 +506,8 @@ class NatsHeartbeats:
 
 
 def _once_more(ask: Callable[[], Answer], ends_s: float) -> Answer:
-    """Return an answer; where the connection ends before it comes, ask once more, while there is
-    time: the next server may be well. Not for appends, whose fate is then unknown."""
+    """Return the result of ``ask``; if there was no answer and time is left, call it once more at
+    the next server. Not for appends, whose outcome is then unknown."""
     try:
         return ask()
     except NoAnswer:
@@ -512,8 +517,10 @@ def _once_more(ask: Callable[[], Answer], ends_s: float) -> Answer:
 
 
 def _followers(info: Mapping[str, Any]) -> list[LogNode]:
-    """Return the followers as the leader describes them in STREAM.INFO, where ``active`` is the
-    time since it heard of one, in nanoseconds, and 0 for one of which it never did."""
+    """Return the followers in the leader's STREAM.INFO.
+
+    ``active`` of a replica is the time in nanoseconds since the leader heard it; 0 if it never did.
+    """
     cluster = info.get("cluster", {})
     leads_s = 0.0
     with contextlib.suppress(KeyError, ValueError):
@@ -532,14 +539,15 @@ def _followers(info: Mapping[str, Any]) -> list[LogNode]:
 
 
 def _hears_majority(info: Mapping[str, Any]) -> bool:
-    """Return whether the leader that says this heard a majority, with itself, a moment ago."""
+    """Return whether the leader that sent this STREAM.INFO has lately heard a majority, itself
+    included."""
     followers = _followers(info)
     heard = 1 + sum(follower.seen_s < _HEARD_S_MAX for follower in followers)
     return heard * 2 > 1 + len(followers)
 
 
 def _json(message: Message) -> dict[str, Any]:
-    """Return the JSON object of an answer; an error where it is none."""
+    """Return the JSON object of an answer; an object with an error if it is no JSON object."""
     with contextlib.suppress(ValueError):
         answer = json.loads(message.data)
         if isinstance(answer, dict):

@@ -5,8 +5,8 @@ in JetStream, and that of the primary. With the log led elsewhere it costs the s
 
 ::
 
-      the log is led here, and another server has all of it ─▶ that one leads
-      led elsewhere; not led; no other has all of it        ─▶ nothing
+      this machine's server leads, and another is up to date ─▶ the other is made the leader
+      another server leads; none leads; none is up to date   ─▶ nothing is done
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 LOOK_S: Final = 5.0
-"""Time in seconds from one look at who leads to the next."""
+"""Seconds between two checks which server leads."""
 
 MOVED_S: Final = 30.0
-"""Time in seconds after a move until the next: each stops appends for a moment."""
+"""Least time between two moves of the leader, in seconds: each move stops appends for a moment."""
 
 HEARD_S_MAX: Final = 2.5
-"""A server that was silent for longer, seconds, is not asked to lead."""
+"""Seconds of silence after which a server is not made the leader."""
 
 CALL_S: Final = 2.0
+"""Time limit of one call to the log, in seconds."""
 
 
 def servers_elsewhere(state: LogState, own: str) -> list[str]:
-    """Return the servers of which one should lead instead, those heard last first.
+    """Return the servers of other machines that could lead, the one heard most recently first.
 
     Args:
         state: the log's state.
         own: name of the server of this machine.
 
     Returns:
-        Names; none where the log is well led, or nobody else has all of it.
+        Names of servers; an empty list if this machine's server does not lead, or no other server
+        is up to date.
     """
     if state.leader != own or not state.has_quorum:
         return []
@@ -53,7 +55,7 @@ def servers_elsewhere(state: LogState, own: str) -> list[str]:
 
 @final
 class LogLeader:
-    """Looks now and then at who leads, and moves the leader.
+    """Checks regularly which server leads, and moves the leader.
 
     Args:
         own: name of the server of this machine.
@@ -66,7 +68,7 @@ class LogLeader:
         self._next_s = now_s()
 
     def step(self, log: ReplicatedLog) -> bool:
-        """Move the leader if it is time to, and wanted; return whether it was asked to move.
+        """Check which server leads if that is due; return whether the leader was asked to move.
 
         Raises:
             LogUnavailable: the log does not answer.

@@ -2,25 +2,26 @@
 
 ::
 
-    no connection ── a call ─▶ the next server in line: connect, TLS, login ─▶ connected
-         ▲                           │ none takes it: NotSent                       │
-         ╰───── the server ends it, says an error, or is silent: NoAnswer ◀─────────╯
+    no connection ── a call ─▶ the next server: connect, TLS, login ─▶ connected
+         ▲                           │ all fail: NotSent                    │
+         ╰──── the server closes it, sends an error, or is silent: NoAnswer ◀╯
 
-Why not nats-py: the log has one append under way and a thread that waits for it, so a client needs
-no event loop. With one, an append of 2 KB costs the broker's process 233 µs of processor time, a
-fifth of the whole commit, where this takes 86 µs (``benchmarks/cluster_log.py``). And the fate of a
-commit must be known: this client says which requests were certainly not sent; it keeps nothing to
-send it later; and it leaves a silent server after 1.5 s, where the library waits for minutes.
+Why not nats-py: the log has one append in flight and a thread that waits for it, so a client needs
+no event loop. With nats-py an append of 2 KB costs the broker's process 233 µs of processor time, a
+fifth of the whole commit; with this client 86 µs (``benchmarks/cluster_log.py``). And the outcome
+of a commit must be known: this client tells which requests were certainly not sent; it does not
+buffer requests to send them later; and it abandons a silent server after 1.5 s, where the library
+waits for minutes.
 
-What it does by itself:
+What the client does by itself:
 
-- It connects when a call needs a connection, in the order of the servers, from the one behind the
-  last that failed. It waits between attempts only where all servers have failed.
-- A connection that was idle may have ended: before each request everything that came is read, so
-  the request goes to a connection of which no end is known.
-- While it waits and nothing comes, it asks the server for a sign (PING); without one the server is
-  left, even if its machine keeps the connection open (a paused process, a cable that is pulled).
-- After a fork the child makes a connection of its own.
+- It connects when a call needs a connection, and tries the servers in order, from the one after the
+  last that failed. It pauses between attempts only after all servers have failed.
+- An idle connection may have ended: before each request all received bytes are read, so the
+  request is sent on a connection that is not known to have ended.
+- While it waits and receives nothing, it sends a PING; without a PONG it closes the connection,
+  even if the server's machine keeps it open (a paused process, a pulled cable).
+- After a fork the child opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ from penstock.errors import PenstockError
 from penstock.version import __version__
 
 SILENCE_S: Final = 0.75
-"""Time in seconds without a byte after which a server is asked for a sign, and after as much again
-left."""
+"""Seconds without a byte after which the server gets a PING; after as many more seconds without a
+byte the connection is closed."""
 
 _CONNECT_S_MAX: Final = 1.0  # for one server; the next may be better
 _REFUSALS: Final = (
@@ -67,7 +68,7 @@ _REFUSALS: Final = (
     "account authentication",
 )
 _PAUSE_S: Final = 0.05  # between rounds through all servers
-_MESSAGES_MAX: Final = 10_000  # kept for ``received``; the oldest give way
+_MESSAGES_MAX: Final = 10_000  # buffered for ``received``; the oldest are dropped
 _PORT: Final = 4222
 _RECEIVE_BYTES: Final = 256 * 1024
 
@@ -77,7 +78,7 @@ class NotSent(PenstockError):
 
 
 class UnfitServer(NotSent):
-    """All servers were reached, and none of them can be used, as one that is too old."""
+    """All servers were reached, and none can be used, for instance because all are too old."""
 
 
 class NoAnswer(PenstockError):
@@ -85,19 +86,19 @@ class NoAnswer(PenstockError):
 
 
 class LoginRefused(PenstockError):
-    """A server refuses the login, or an operation that it does not permit."""
+    """A server refused the login, or the login does not permit an operation."""
 
 
 @final
 class NatsClient:
-    """One connection for one thread at a time.
+    """A client with one connection, used by one thread at a time.
 
     Args:
         urls: the servers, ``nats://HOST:PORT`` or ``tls://HOST:PORT``, in the order of preference.
-        name: the name that the servers show for the connection.
+        name: name of the connection, which the servers show to operators.
         login: the login at each server.
-        tls: returns the TLS context, for servers that want TLS; called at each such connection.
-        version_min: the oldest version of a server that is taken.
+        tls: returns the TLS context; called for each connection with TLS.
+        version_min: the oldest accepted version of a server.
         subjects: subjects whose messages ``received`` returns.
 
     Attributes:
@@ -124,7 +125,7 @@ class NatsClient:
         self._socket: socket.socket | None = None
         self._process = 0  # that made the connection
         self._parser = Parser()
-        self._messages: deque[Message] = deque(maxlen=_MESSAGES_MAX)  # those that are no answers
+        self._messages: deque[Message] = deque(maxlen=_MESSAGES_MAX)  # messages for ``received``
         self._inbox = ""
         self._requests = 0
         self._awaits_pong = False
@@ -135,31 +136,32 @@ class NatsClient:
 
     @property
     def version(self) -> str:
-        """The version of the server to which it is, or was, connected."""
+        """The version of the present server; of the last one if there is no connection."""
         return str(self.info.fields.get("version", ""))
 
     @property
     def server(self) -> str:
-        """The name of the server to which it is, or was, connected."""
+        """The name of the present server; of the last one if there is no connection."""
         return str(self.info.fields.get("server_name", ""))
 
     @property
     def is_connected(self) -> bool:
-        """True while no end of the connection is known."""
+        """True if there is a connection that is not known to have ended."""
         return self._socket is not None
 
     def connect(self, ends_s: float) -> None:
-        """Connect, unless it is connected.
+        """Connect to a server, unless there is a connection.
 
         Args:
-            ends_s: the time (``time.monotonic``) until which it tries.
+            ends_s: deadline (``time.monotonic``).
 
         Raises:
-            NotSent: no server takes the connection; or, at once, ``UnfitServer``.
-            LoginRefused: a server refuses the login.
+            NotSent: no server accepted the connection by the deadline.
+            UnfitServer: all servers were reached, and none can be used; raised at once.
+            LoginRefused: a server refused the login.
         """
         if self._socket is not None and self._process != os.getpid():
-            self._socket.close()  # of the parent, which goes on using it
+            self._socket.close()  # the parent's connection, which the parent still uses
             self._socket = None
         if self._socket is not None:
             self._take_what_came()
@@ -185,23 +187,23 @@ class NatsClient:
         """Send a request and return its answer.
 
         Args:
-            subject: its subject.
-            data: its body.
-            ends_s: the time (``time.monotonic``) until which it waits.
-            header: lines ``Name: value`` that end with CR LF each.
+            subject: subject of the request.
+            data: body of the request.
+            ends_s: deadline (``time.monotonic``).
+            header: lines ``Name: value``, each with CR LF at its end; empty for none.
 
         Raises:
-            NotSent: it was not sent.
-            NoAnswer: there was no answer in time, or the connection ended.
-            LoginRefused: a server refuses the login, or it may not do this.
+            NotSent: the request was not sent.
+            NoAnswer: the request was sent, and there was no answer by the deadline.
+            LoginRefused: a server refused the login, or the login does not permit the request.
         """
         return self.next_answer(self.ask(subject, data, ends_s, header), ends_s)
 
     def ask(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> str:
-        """Send a request that has several answers; return the subject at which they come.
+        """Send a request with several answers; return their subject, for ``next_answer``.
 
         Raises:
-            NotSent, NoAnswer, LoginRefused: as ``request``.
+            NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
         self.connect(ends_s)
         self._requests += 1
@@ -210,10 +212,11 @@ class NatsClient:
         return reply
 
     def next_answer(self, reply: str, ends_s: float) -> Message:
-        """Return the next answer to a request; answers to earlier ones are thrown away.
+        """Return the next answer with the subject ``reply``; answers to earlier requests are
+        dropped.
 
         Raises:
-            NoAnswer, LoginRefused: as ``request``.
+            NoAnswer, LoginRefused: as for ``request``.
         """
         while True:
             message = self._receive(ends_s)
@@ -225,19 +228,19 @@ class NatsClient:
             self._keep(message)
 
     def publish(self, subject: str, data: bytes, ends_s: float) -> None:
-        """Send a message that has no answer.
+        """Send a message without waiting for an answer.
 
         Raises:
-            NotSent, NoAnswer, LoginRefused: as ``request``.
+            NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
         self.connect(ends_s)
         self._send(publish(subject, data), ends_s)
 
     def received(self, ends_s: float) -> list[Message]:
-        """Return the messages that came; wait for the first until ``ends_s``.
+        """Return the received messages of ``subjects``; wait for the first until ``ends_s``.
 
         Raises:
-            NotSent, NoAnswer, LoginRefused: as ``request``.
+            NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
         self.connect(ends_s)
         if not self._messages:
@@ -250,10 +253,10 @@ class NatsClient:
         return messages
 
     def leave(self, why: str) -> None:
-        """End the connection, if there is one; the next call connects to the next server.
+        """Close the connection, if there is one; the next call connects to the next server.
 
         Args:
-            why: the reason, for the sentence of a later failure.
+            why: the reason, as a clause for the message of a later error.
         """
         self._last_failure = f"{self._urls[self._next % len(self._urls)]}: {why}"
         if self._socket is not None:
@@ -262,13 +265,13 @@ class NatsClient:
             self._next += 1
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection, if there is one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def _try_next(self, timeout_s: float) -> bool:
-        """Try to connect to the server whose turn it is; return whether it took the connection."""
+        """Try to connect to the next server; return whether that succeeded."""
         at = self._next
         url = self._urls[at % len(self._urls)]
         parts = urlsplit(url)
@@ -292,7 +295,7 @@ class NatsClient:
         return True
 
     def _begin(self, needs_tls: bool, host: str, ends_s: float) -> None:
-        """Greet the server: INFO, TLS, CONNECT with the login, subscriptions."""
+        """Start the session on a new connection: INFO, TLS, CONNECT with the login, SUB."""
         self._parser = Parser()
         self._messages.clear()
         self._awaits_pong = False
@@ -382,7 +385,7 @@ class NatsClient:
                 raise TimeoutError("it does not take the login in time")
 
     def _receive(self, ends_s: float) -> Message | None:
-        """Return the next message; None when it is time.
+        """Return the next message; None at the deadline.
 
         Raises:
             NoAnswer: the connection ended, or the server is silent.
@@ -404,7 +407,7 @@ class NatsClient:
                 self._send(PING, ends_s)
 
     def _parsed(self, ends_s: float) -> Message | None:
-        """Return the next message that has come whole; answer PINGs before it."""
+        """Return the next complete message in the buffer, or None; answer PINGs before it."""
         while True:
             try:
                 incoming = self._parser.next()
@@ -421,12 +424,12 @@ class NatsClient:
                 self._fail(incoming)
 
     def _keep(self, message: Message) -> None:
-        """Keep a message for ``received``, unless it is a late answer."""
+        """Buffer a message for ``received``, unless it is a late answer."""
         if not message.subject.startswith(self._inbox):
             self._messages.append(message)
 
     def _take_what_came(self) -> None:
-        """Read the messages that have come, without waiting; notice an end of the connection."""
+        """Read all received bytes without waiting, and notice if the connection has ended."""
         try:
             while self._socket is not None and self._is_readable():
                 if not self._fill(time.monotonic()):
@@ -445,7 +448,7 @@ class NatsClient:
         return bool(poll.poll(0))
 
     def _fill(self, ends_s: float) -> bool:
-        """Wait for bytes and take them; return False when it is time and none came.
+        """Wait for bytes and feed them to the parser; return False if none arrived in time.
 
         Raises:
             NoAnswer: the connection ended.
@@ -475,10 +478,11 @@ class NatsClient:
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
 
     def _fail(self, failure: ServerError) -> None:
-        """Take a server's error: some end the connection, and all end the request under way.
+        """Close the connection after a server's error, and raise.
 
         Raises:
-            LoginRefused, NoAnswer: always one of them.
+            LoginRefused: the error refuses the login or a permission.
+            NoAnswer: any other error.
         """
         text = failure.text
         server = self._urls[self._next % len(self._urls)]
@@ -489,7 +493,8 @@ class NatsClient:
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
-    """Return a version as numbers: 2.15.1-beta as (2, 15, 1)."""
+    """Return the numbers of a version, for instance (2, 15, 1) for 2.15.1-beta; an empty tuple if
+    ``text`` is no version."""
     numbers: list[int] = []
     with contextlib.suppress(ValueError):
         numbers.extend(int(part) for part in text.partition("-")[0].split("."))

@@ -1,4 +1,4 @@
-"""A record of the replicated log as bytes, and the chain of checksums that runs through the log.
+"""Encodes the records of the replicated log; a chain of checksums links them.
 
 ::
 
@@ -9,15 +9,15 @@
     │        │      │      │        │          │ one before│ but this │
     └────────┴──────┴──────┴────────┴──────────┴───────────┴──────────┴──────   little-endian
 
-Kinds: a *claim* says who writes from here on, a *commit* what changed. A commit that is too large
-for one entry is several records: its *first* piece, *middle* ones and its *last*. A writer that
-fails between them leaves pieces without a last one, which count for nothing: a first piece, a
-commit and a claim each begin anew.
+Kinds: a *claim* names the member that writes from here on, a *commit* has the operations of a
+batch. A commit that is too large for one entry is several records: its *first* piece, *middle*
+pieces and its *last* piece. A writer that fails in between leaves pieces without a last one; they
+are ignored when a claim, a commit or a first piece follows.
 
-Why a chain. One flipped bit in a block file of one JetStream node made a third of the records
-vanish from its answers while it led, without a word (docs/decisions/cluster.md). A reader that
-compares each record's ``before`` with the checksum of the record that it read last sees a hole, and
-an entry of somebody else, whatever the server says.
+Why a chain: one flipped bit in a block file of a JetStream node made a third of the records
+silently vanish from its answers while it led (docs/decisions/cluster.md). A reader compares each
+record's ``before`` with the checksum of the last record that it read, and so detects a gap or a
+foreign entry, whatever the server reports.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ HEAD_BYTES: Final = _HEAD.size + _CHECKSUM.size
 
 
 class RecordDamaged(StoreFormatError):
-    """The bytes of an entry are no record, or not the ones that were written."""
+    """The bytes of an entry are no record, or differ from the written ones."""
 
 
 class RecordNewer(StoreFormatError):
-    """A later Penstock wrote an entry. Its head is as it always was; ``term`` is in it."""
+    """A later version of Penstock wrote a record; ``term`` is from its head, which all versions
+    share."""
 
     def __init__(self, version: int, kind: int, term: int, number: int) -> None:
         super().__init__(
@@ -69,11 +70,11 @@ class Record(NamedTuple):
     Attributes:
         kind: one of ``KINDS``.
         term: the term of its writer, 1 or more; each claim begins the next.
-        number: counts the records of a term from 0 on: an entry with the same term and number was
-            written by the same attempt to append.
+        number: number of the record in its term, from 0. An entry with the same term and number
+            comes from the same attempt to append.
         before: checksum of the record before it in the log.
-        checksum: its own.
-        body: its content, by kind.
+        checksum: checksum of this record.
+        body: content of the record, depending on its kind.
     """
 
     kind: int
@@ -89,12 +90,12 @@ class Claim(msgspec.Struct, frozen=True):
 
     Attributes:
         node: name of the member that writes from here on.
-        epoch: epoch of the view on which it claimed; empty for an empty view.
-        address: HOST:PORT at which clients reach it.
+        epoch: epoch of the member's view at the claim; empty for an empty view.
+        address: HOST:PORT at which clients reach the member.
         stream_address: HOST:PORT of its stream service; empty if it has none.
         version: its version of Penstock.
-        process: drawn by each start of a member: two that were given the same name by mistake
-            do not take one another's claims for their own.
+        process: a random value of the member's process, so that two members with the same name by
+            mistake do not take each other's claims for their own.
     """
 
     node: str
@@ -106,23 +107,23 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def encode_record(kind: int, term: int, number: int, before: int, body: bytes) -> bytes:
-    """Return a record as bytes; the last four of its head are its checksum."""
+    """Return the bytes of a record; the last four bytes of its head are its checksum."""
     head = _HEAD.pack(_MAGIC, FORMAT, kind, term, number, before)
     return b"".join((head, _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(head))), body))
 
 
 def checksum_of(data: bytes) -> int:
-    """Return the checksum in a record's bytes; it is not compared."""
+    """Return the checksum in a record's bytes, without verifying it."""
     (checksum,) = _CHECKSUM.unpack_from(data, _HEAD.size)
     return int(checksum)
 
 
 def decode_record(data: bytes) -> Record:
-    """Return the record of ``data``.
+    """Return the record that ``data`` encodes; verify its checksum.
 
     Raises:
-        RecordDamaged: the bytes are not those of a record, or have changed.
-        RecordNewer: a later Penstock wrote it.
+        RecordDamaged: the bytes are no record, or the checksum is wrong.
+        RecordNewer: a later version of Penstock wrote the record.
     """
     if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
         raise RecordDamaged("an entry of the replicated log is no record of Penstock")
@@ -141,15 +142,15 @@ _decode_claim = msgspec.msgpack.Decoder(Claim).decode
 
 
 def encode_claim(claim: Claim) -> bytes:
-    """Return the body of a claim."""
+    """Return the body of a claim's record."""
     return _encode_claim(claim)
 
 
 def decode_claim(body: bytes) -> Claim:
-    """Return the claim in ``body``.
+    """Return the claim in the body of a record.
 
     Raises:
-        RecordDamaged: there is none.
+        RecordDamaged: the body is no claim.
     """
     try:
         return _decode_claim(body)
@@ -158,13 +159,13 @@ def decode_claim(body: bytes) -> Claim:
 
 
 class Position(NamedTuple):
-    """The place in the log up to which a view has come.
+    """A position in the log: the last record that a view has applied or a writer has appended.
 
     Attributes:
-        sequence: the last entry that is in it; 0 before the first.
-        term: the term of the last claim in it.
-        number: the number of that entry's record.
-        checksum: the checksum of that record.
+        sequence: sequence of the record's entry; 0 before the first.
+        term: term of the last claim up to there.
+        number: number of the record in its term.
+        checksum: checksum of the record.
     """
 
     sequence: int = 0
@@ -182,10 +183,10 @@ def encode_position(position: Position) -> bytes:
 
 
 def decode_position(data: bytes) -> Position:
-    """Return the position of ``data``.
+    """Return the position that ``data`` encodes.
 
     Raises:
-        StoreFormatError: it is none.
+        StoreFormatError: ``data`` is no position.
     """
     if len(data) != _POSITION.size:
         raise StoreFormatError("the view's position in the replicated log cannot be understood")

@@ -2,13 +2,14 @@
 
 ::
 
-      claim ─▶ writing ── append: in its place ─▶ writing
-                  │ no answer in time, or an earlier try is there ─▶ in doubt ── resume ─▶ writing
+      claim ─▶ writing ── append: at its sequence ─▶ writing
+                  │ no answer in time, or another attempt is there ─▶ in doubt ── resume ─▶ writing
                   ╰ a record of another term is there ─▶ fenced: the end
 
-A record that got no answer is appended again at the same place, with the same bytes. What is found
-there settles it: these bytes, another try of this term (in doubt), another term (fenced). In doubt,
-nothing is appended before the view has taken in all that the log has and says so by ``resume``.
+A record without an answer is appended again at the same sequence, with the same bytes. The entry
+found there decides: the same bytes (appended), another attempt of this term (in doubt), a record of
+another term (fenced). While the writer is in doubt, it appends nothing until the view has applied
+all records of the log and calls ``resume``.
 """
 
 from __future__ import annotations
@@ -36,32 +37,33 @@ from penstock.cluster.record import (
 from penstock.errors import CommitUnknown, StoreError
 
 ATTEMPT_S: Final = 1.0
-"""Longest time in seconds that one attempt to append waits for its answer."""
+"""Longest wait of one attempt to append for its answer, in seconds."""
 
 PAUSE_S: Final = 0.02
-"""Time in seconds between two attempts."""
+"""Pause between two attempts, in seconds."""
 
 
 class Fenced(StoreError):
-    """Another member is the primary: nothing may be written or acknowledged here any more."""
+    """Another member is the primary: this member may not write or acknowledge any more."""
 
 
 class LogWriter:
     """Appends the records of one term.
 
     Args:
-        log: the replicated log, for this object alone.
-        append_s_max: time in seconds in which the log must take a record.
-        now_s: the monotonic clock.
-        pause: waits between two attempts, seconds.
-        appended: called with the time that each entry took until it was there, seconds.
+        log: the replicated log, used by this object only.
+        append_s_max: seconds in which the log must accept a record.
+        now_s: returns the monotonic time in seconds.
+        pause: sleeps between two attempts, for a time in seconds.
+        appended: called with the time that each append took, seconds; None for no callback.
 
     Attributes:
-        position: place and checksum of the last record that is in the log, of whoever.
-        term: the term in which it writes; 0 before ``claim``.
-        one_at_a_time: is held by the thread that appends, or asks the writer's log anything.
-        is_in_doubt: whether ``resume`` must come before the next record.
-        fenced_by: the reason why nothing may be written any more; empty while it may.
+        position: position of the last record in the log, whichever member wrote it.
+        term: the term of this writer's records; 0 before ``claim``.
+        one_at_a_time: lock that a thread holds while it appends, or makes another call to the
+            writer's log.
+        is_in_doubt: whether ``resume`` must be called before the next append.
+        fenced_by: the reason why this writer may not append any more; empty while it may.
     """
 
     def __init__(
@@ -86,12 +88,15 @@ class LogWriter:
         self._appended = appended
 
     def claim(self, at: Position, body: bytes) -> Position:
-        """Begin the term after ``at.term`` behind ``at``, the end of the log as far as it was read;
-        return where the claim is.
+        """Append a claim that begins the term after ``at.term``; return the claim's position.
+
+        Args:
+            at: position of the last record that this member has read.
+            body: body of the claim's record.
 
         Raises:
-            Fenced: something else came to this place: read on.
-            LogUnavailable: the log did not take it in time; it may be there, or come.
+            Fenced: the log has another record behind ``at``, which must be read first.
+            LogUnavailable: the log did not accept the claim in time; it may be added all the same.
         """
         self.term = at.term + 1
         self._number = 0
@@ -104,11 +109,12 @@ class LogWriter:
         return self.position
 
     def append(self, body: bytes) -> Position:
-        """Append a commit, in several entries if it is large; return the place of the last.
+        """Append a commit, in several entries if it is large; return the position of the last.
 
         Raises:
             Fenced: another member is the primary.
-            CommitUnknown: it is not known whether all of it is there; ``resume`` comes next.
+            CommitUnknown: it is unknown whether the log has all of the commit; ``resume`` must be
+                called next.
         """
         if self.fenced_by:
             raise Fenced(self.fenced_by)
@@ -133,10 +139,10 @@ class LogWriter:
         self._append(LAST_PART, bytes(rest))
 
     def resume(self, position: Position) -> None:
-        """Go on behind ``position``, the end of the log up to which the view has read.
+        """Continue behind ``position``, the last record that the view has read.
 
         Raises:
-            Fenced: a claim of another member is in the view.
+            Fenced: the view has a claim of another member.
         """
         if position.term != self.term:
             self._fence(position.term)
@@ -170,22 +176,22 @@ class LogWriter:
         self.position = Position(sequence, self.term, number, checksum_of(data))
 
     def _is_there(self, data: bytes, sequence: int) -> bool:
-        """Return whether ``data`` is at its place; False if nothing is, or it cannot be told.
+        """Return whether the log has ``data`` at ``sequence``; False also if that is unknown.
 
         Raises:
-            Fenced: a record of another term is there, or behind.
-            AppendUnknown: another record of this term is.
+            Fenced: a record of another term is there, or behind it.
+            AppendUnknown: another record of this term is there.
         """
         try:
             found = self.log.entry_at(sequence, ATTEMPT_S)
             if found is None:
                 end = self.log.bounds(ATTEMPT_S).last
-                if end < sequence - 1:  # a deposed leader says so, for seconds; or it is lost
+                if end < sequence - 1:  # a deposed leader answered, or the log is lost
                     raise LogUnavailable(
                         f"the replicated log is said to end at {end}, before {sequence - 1}, which"
                         " it had acknowledged"
                     )
-                if end >= sequence:  # trimmed since, or it came at this moment
+                if end >= sequence:  # trimmed since, or just appended
                     found = self.log.entry_at(end, ATTEMPT_S)
             if found is None:
                 return False
@@ -202,7 +208,7 @@ class LogWriter:
         raise AppendUnknown("an earlier try is at the place of this record")
 
     def _fence(self, term: int) -> NoReturn:
-        """Write nothing any more.
+        """Mark this writer as fenced by ``term``, and raise.
 
         Raises:
             Fenced: always.
