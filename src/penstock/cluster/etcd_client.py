@@ -313,11 +313,11 @@ def _limit(connection: http.client.HTTPConnection, ends_s: float) -> None:
         connection.sock.settimeout(left_s)
 
 
-def _is_closed(opened: socket.socket) -> bool:
+def _is_closed(connection: socket.socket) -> bool:
     """Return whether the server has closed an idle connection."""
-    opened.settimeout(0)
+    connection.settimeout(0)
     try:
-        opened.recv(1)  # nothing but its end can arrive on an idle connection
+        connection.recv(1)  # nothing but its end can arrive on an idle connection
     except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:

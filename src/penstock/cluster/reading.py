@@ -112,21 +112,21 @@ _REMEDY: Final = (
 )
 
 
-def refuse_another_log(view: View, found: Entry | None) -> None:
+def refuse_another_log(view: View, entry: Entry | None) -> None:
     """Raise if a view was made from another log.
 
     Args:
         view: the view.
-        found: the entry of the log at the view's position; None if it was trimmed.
+        entry: the entry of the log at the view's position; None if it was trimmed.
 
     Raises:
         ViewAhead: the view has applied another record at that position.
     """
     position = view.position
-    if found is None or checksum_of(found.data) == position.checksum:
+    if entry is None or checksum_of(entry.data) == position.checksum:
         return
     try:
-        decode_record(found.data)
+        decode_record(entry.data)
     except RecordDamaged:
         return  # the server's copy is damaged: reading the next entries reports it
     raise ViewAhead(

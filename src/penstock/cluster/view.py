@@ -111,7 +111,7 @@ class View:
 
     Args:
         database: a database that is open for writing; nothing else may write to it.
-        changed: called with the operations of each write, after it; None for no callback.
+        on_write: called with the operations of each write, after it; None for no callback.
         tally: counts skipped records and damaged entries; None to count nothing.
 
     Attributes:
@@ -124,14 +124,14 @@ class View:
     def __init__(
         self,
         database: Database,
-        changed: Callable[[Sequence[Operation]], None] | None = None,
+        on_write: Callable[[Sequence[Operation]], None] | None = None,
         tally: Tally | None = None,
     ) -> None:
         self.position = self.end = read_position(database)
         self.claim: Claim | None = None
         self.skipped = 0
         self._database = database
-        self._changed = changed
+        self._on_write = on_write
         self._tally = tally or Tally()
         self._complete = self.position  # the last record read that is no incomplete piece
         self._parts: list[bytes] = []
@@ -288,8 +288,8 @@ class View:
         self.position = self._complete
         if self._watermark is not None:
             self._show_written(operations)
-        if self._changed is not None and operations:
-            self._changed(operations)
+        if self._on_write is not None and operations:
+            self._on_write(operations)
 
     # -- the watermark for readers in other processes ----------------------------------
 
@@ -298,16 +298,16 @@ class View:
         """Return whether each write moves a watermark file."""
         return self._watermark is not None
 
-    def attach_watermark(self, watermark: WatermarkFile, committed: Watermark) -> None:
-        """Move ``watermark`` with each write from now on, so that other processes see the rows.
+    def attach_watermark(self, watermark_file: WatermarkFile, watermark: Watermark) -> None:
+        """Move ``watermark_file`` with each write from now on, to show rows to other processes.
 
         Args:
-            watermark: the watermark file.
-            committed: its present content.
+            watermark_file: the watermark file.
+            watermark: its present content.
         """
-        self._watermark = watermark
-        self._end_offset = committed.end
-        self._commits = committed.commits
+        self._watermark = watermark_file
+        self._end_offset = watermark.end
+        self._commits = watermark.commits
 
     def close_watermark(self) -> None:
         """Close the watermark file, if one is attached."""

@@ -214,7 +214,7 @@ class Archives:
         """Return whether messages that leave the log are added to any archive."""
         return bool(self._open_archives)
 
-    def closed(self) -> list[Archive]:
+    def closed_archives(self) -> list[Archive]:
         """Return the closed archives: no stream reads them, and no message is added to them."""
         return [archive for archive in self._by_number.values() if not archive.is_open]
 

@@ -1,4 +1,4 @@
-"""RocksDB as Penstock uses it: its column families, how it is opened, and what its errors mean.
+"""Opens RocksDB with Penstock's column families, writes to it, and converts its errors.
 
 Column families and their keys (numbers are 8 bytes, big-endian, so that they sort):
 

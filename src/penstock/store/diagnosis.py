@@ -1,7 +1,7 @@
 """Diagnosis: turns an error of RocksDB into a sentence that names the damaged file and the remedy.
 
 RocksDB's errors are texts with a path somewhere in the middle. An operator needs to know which file
-is damaged and how to go on::
+is damaged, and the command that helps::
 
     the store in data is damaged: its table file 000021.sst is missing; see with 'penstock store
     check --data-dir data' what is lost, then run 'penstock store repair --data-dir data' to go on

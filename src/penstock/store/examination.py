@@ -136,7 +136,7 @@ class _Examiner:
             self._copy.put(family, key, value)
 
     def _examine_meta(self) -> None:
-        kept: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
 
         def take(key: bytes, value: bytes) -> None:
             if key.startswith(ARCHIVE):
@@ -150,27 +150,27 @@ class _Examiner:
                 if self._copy is not None:
                     self._copy.put("meta", key, value)
             else:
-                kept[key] = value
+                values[key] = value
 
         findings, watermark = self._findings, self._watermark
         before = len(findings.problems)
         self._values("meta", take)
         is_whole = len(findings.problems) == before
-        if FORMAT_KEY in kept:
-            identity.refuse_format(kept[FORMAT_KEY])
-            findings.format = kept[FORMAT_KEY].decode()
-        findings.epoch = kept.get(identity.EPOCH, b"").decode()
-        findings.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
-        findings.commits = _number(kept, identity.COMMITS)
-        if identity.LINEAGE in kept:
-            findings.lineage = identity.decode_lineage(kept[identity.LINEAGE])
-        if identity.GIVEN_UP in kept:
-            findings.given_up = identity.decode_given_up(kept[identity.GIVEN_UP])
+        if FORMAT_KEY in values:
+            identity.refuse_format(values[FORMAT_KEY])
+            findings.format = values[FORMAT_KEY].decode()
+        findings.epoch = values.get(identity.EPOCH, b"").decode()
+        findings.created_at_us = int(values.get(identity.CREATED_AT, b"0"))
+        findings.commits = _read_number(values, identity.COMMITS)
+        if identity.LINEAGE in values:
+            findings.lineage = identity.decode_lineage(values[identity.LINEAGE])
+        if identity.GIVEN_UP in values:
+            findings.given_up = identity.decode_given_up(values[identity.GIVEN_UP])
         numbers = [archive.number for archive in self._archives]
-        findings.last_archive_number = max([_number(kept, LAST_ARCHIVE_NUMBER), *numbers])
-        if is_whole and identity.LOG_BYTES_APPENDED in kept:
-            removed = _number(kept, identity.LOG_BYTES_REMOVED)
-            self._log_bytes = _number(kept, identity.LOG_BYTES_APPENDED) - removed
+        findings.last_archive_number = max([_read_number(values, LAST_ARCHIVE_NUMBER), *numbers])
+        if is_whole and identity.LOG_BYTES_APPENDED in values:
+            removed = _read_number(values, identity.LOG_BYTES_REMOVED)
+            self._log_bytes = _read_number(values, identity.LOG_BYTES_APPENDED) - removed
         if watermark is not None and not identity.is_same_log(watermark, findings.epoch):
             self._watermark = None
         if not findings.epoch and watermark is not None:
@@ -346,5 +346,5 @@ class _Examiner:
         return "nothing can be read:"
 
 
-def _number(kept: dict[bytes, bytes], key: bytes) -> int:
-    return decode_key(kept[key]) if key in kept else 0
+def _read_number(values: dict[bytes, bytes], key: bytes) -> int:
+    return decode_key(values[key]) if key in values else 0

@@ -100,7 +100,7 @@ def probe(data_dir: Path, database: Path) -> None:
 
 @final
 class ReadWriteLock:
-    """A readers-writer lock: many threads may use what it guards, or one may replace it.
+    """A readers-writer lock: held by many threads that use an object, or by one that replaces it.
 
     A writer waits until all readers have finished; new readers wait for the writer.
     """

@@ -191,21 +191,23 @@ class MemoryStore:
         """Do nothing: there are no files."""
 
 
-def _with_pages(kept: Progress, pages: list[WindowPage], inbound: list[InboundPage]) -> Progress:
+def _with_pages(
+    progress: Progress, pages: list[WindowPage], inbound: list[InboundPage]
+) -> Progress:
     return Progress(
-        kept.number,
-        kept.queue_head,
-        kept.next_sequence,
+        progress.number,
+        progress.queue_head,
+        progress.next_sequence,
         pages,
         inbound,
         [],
         [],
-        kept.lanes,
-        kept.unreleased,
-        kept.sent_below,
-        kept.window_len,
-        kept.next_place,
-        kept.window_checksum,
-        kept.inbound_len,
-        kept.inbound_checksum,
+        progress.lanes,
+        progress.unreleased,
+        progress.sent_below,
+        progress.window_len,
+        progress.next_place,
+        progress.window_checksum,
+        progress.inbound_len,
+        progress.inbound_checksum,
     )

@@ -60,7 +60,7 @@ class QueueExaminer:
         self._lane_heads: dict[_Lane, int] = {}  # sequence of the first queued message
         self._lane_next: dict[_Lane, int] = {}  # sequence of the next message
         # by client and place: count, first and last offset of messages missing in the log
-        self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
+        self._missing_messages: dict[tuple[str, str], tuple[int, int, int]] = {}
         # by lane, where the stored progress is older than the queue: its first and end sequence
         self._newer_queues: dict[_Lane, tuple[int, int]] = {}
         # by lane, where it is older than the window: the sequence after the last in flight
@@ -263,8 +263,8 @@ class QueueExaminer:
             return True
         client_id = self._clients.get(number)
         name = f"session {number}" if client_id is None else repr(client_id)
-        count, first, last = self._missing.get((name, where), (0, offset, offset))
-        self._missing[name, where] = (count + 1, min(first, offset), max(last, offset))
+        count, first, last = self._missing_messages.get((name, where), (0, offset, offset))
+        self._missing_messages[name, where] = (count + 1, min(first, offset), max(last, offset))
         if client_id is not None:
             self._findings.removed_messages[client_id] = (
                 self._findings.removed_messages.get(client_id, 0) + 1
@@ -272,7 +272,7 @@ class QueueExaminer:
         return False
 
     def _report_missing(self) -> None:
-        for (name, where), (count, first, last) in self._missing.items():
+        for (name, where), (count, first, last) in self._missing_messages.items():
             which = f"offset {first}, which is"
             if count > 1:
                 which = f"{count:,} messages with offsets from {first} to {last}, which are"

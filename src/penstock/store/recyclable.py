@@ -105,7 +105,7 @@ def _recyclable_in(path: Path) -> Iterator[RecyclableRecord]:
             begin += _BLOCK_BYTES
 
 
-def mend(found: list[RecyclableRecord]) -> None:
+def mend(records: list[RecyclableRecord]) -> None:
     """Overwrite the type of each record by its twin, with a sync.
 
     No process may have the database open.
@@ -113,7 +113,7 @@ def mend(found: list[RecyclableRecord]) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    for each in found:
+    for each in records:
         with each.path.open("r+b") as file:
             file.seek(each.offset)
             file.write(bytes([each.twin]))
@@ -121,7 +121,7 @@ def mend(found: list[RecyclableRecord]) -> None:
             os.fsync(file.fileno())
 
 
-def mended_copy(store: Path, found: list[RecyclableRecord], copy: Path) -> None:
+def mended_copy(store: Path, records: list[RecyclableRecord], copy: Path) -> None:
     """Create the directory ``copy`` with links to the files in ``store``, and mend the records
     there.
 
@@ -131,10 +131,10 @@ def mended_copy(store: Path, found: list[RecyclableRecord], copy: Path) -> None:
         OSError: a file cannot be written.
     """
     copy.mkdir()
-    to_mend = {each.path for each in found}
+    to_mend = {each.path for each in records}
     for path in store.iterdir():
         if path in to_mend:
             shutil.copyfile(path, copy / path.name)
         elif not path.name.startswith(("LOG", "LOCK")):  # RocksDB writes these also as a reader
             (copy / path.name).symlink_to(path.absolute())
-    mend([RecyclableRecord(copy / each.path.name, each.offset, each.type) for each in found])
+    mend([RecyclableRecord(copy / each.path.name, each.offset, each.type) for each in records])

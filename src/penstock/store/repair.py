@@ -173,14 +173,14 @@ def _copy(
     scratch.mkdir()
     copied_bytes = total_bytes = 0
 
-    def copied(size_bytes: int) -> None:
+    def add_copied_bytes(size_bytes: int) -> None:
         nonlocal copied_bytes
         copied_bytes += size_bytes
         report("copying", min(copied_bytes, total_bytes), total_bytes)
 
     if not has_database:
         findings = _all_lost(watermark)
-        copy = Copy(unfinished, copied)
+        copy = Copy(unfinished, add_copied_bytes)
         try:
             epoch = copy.finish(findings)
         finally:
@@ -195,7 +195,7 @@ def _copy(
                     f"the repair needs {needed:,} MiB on the file system of {data_dir}, which has"
                     f" {free_bytes // 1_048_576:,} free: make room and run it again"
                 )
-            copy = Copy(unfinished, copied)
+            copy = Copy(unfinished, add_copied_bytes)
             try:
                 epoch = copy.finish(examine_readable(reader, watermark, copy))
             finally:
@@ -244,5 +244,5 @@ def _sync_all(directory: Path) -> None:
         sync_directory(Path(top))
 
 
-def _report_nothing(_what: str, _done: int, _total: int) -> None:
+def _report_nothing(_step: str, _done_bytes: int, _total_bytes: int) -> None:
     pass

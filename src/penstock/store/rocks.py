@@ -181,7 +181,7 @@ class RocksStore:
         self._clock = None if kept is None else records.decode_clock(kept)
         self._leads = Leads([]) if self._clock is None else self._clock.leads
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
-        for archive in self._archives.closed():
+        for archive in self._archives.closed_archives():
             logger.warning(
                 "the store keeps %d messages of a stream %s, %d bytes, that no stream reads: it is"
                 " not kept longer than the log any more, or has other topic filters, or they lie"
@@ -308,7 +308,7 @@ class RocksStore:
         return _PreparedCommit(commit, batch, large, appended)
 
     def reopen(self) -> None:
-        """Open the database anew after a failed write; see ``Store.reopen``."""
+        """Open the database again after a failed write; see ``Store.reopen``."""
         self._opener.probe(self._data_dir)
         with self._usage_lock.exclusive():
             self._is_writable = False

@@ -126,7 +126,7 @@ class LogFollower:
         self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"
         self._lock = threading.Lock()
-        self._opened: _OpenDatabase | None = None
+        self._handles: _OpenDatabase | None = None
         self._archives: tuple[Archive, ...] = ()
         self._epoch = ""
         self._given_up: tuple[tuple[int, int], ...] = ()
@@ -148,15 +148,15 @@ class LogFollower:
         with self._lock:
             if watermark.epoch not in ("", self._epoch):
                 self._close()  # a repair or a restore has replaced the log
-            opened = self._open_log()
+            handles = self._open_log()
             is_stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
             if committed_end > self._seen_end or is_stale:
-                self._catch_up(opened)
-                if _lacks_parts(opened):
+                self._catch_up(handles)
+                if _lacks_parts(handles):
                     self._close()
-                    opened = self._open_log()
+                    handles = self._open_log()
             end = min(committed_end, self._seen_end) if self._seen_end else 0
-            earliest = _first_offset(opened.log)
+            earliest = _first_offset(handles.log)
             epoch, holes = self._epoch, self._given_up
             archive = self._archive_of(stream)
         if earliest is None:  # the log has no chunk
@@ -188,19 +188,19 @@ class LogFollower:
         position, retried_at = start, -1
         while position < end:
             with self._lock:
-                opened = self._open_log()
+                handles = self._open_log()
                 archive = self._archive_of(stream)
             gap_end = end
             if archive is not None and archive.begin <= position < archive.end:
                 self._refuse_hole(position, archive)
                 holes = [begin for begin, _ in archive.given_up if begin > position]
                 stop = min(end, archive.end, *holes)
-                for rows in self._archived(opened, archive, position, stop):
+                for rows in self._archived(handles, archive, position, stop):
                     position = rows.end
                     yield rows
                 if position == stop:
                     continue
-            for rows in self._logged(opened, position, end):
+            for rows in self._logged(handles, position, end):
                 if rows.begin > position:
                     gap_end = rows.begin
                     break
@@ -214,12 +214,12 @@ class LogFollower:
                 with self._lock:
                     self._close()
 
-    def _logged(self, opened: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
+    def _logged(self, handles: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
         """Yield the rows of the log from `start` up to `end`, with small chunks joined.
 
         After a gap the next batch begins above the end of the batch before; the caller stops there.
         """
-        chunks = opened.log.iter()
+        chunks = handles.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
             self._refuse_unreadable(chunks)
@@ -235,7 +235,7 @@ class LogFollower:
                 continue
             batch = summary.batch
             if batch is None:
-                chunk = self._full_value(opened, "log", key, value)
+                chunk = self._full_value(handles, "log", key, value)
                 if chunk is None:
                     break
                 batch = decode_chunk(chunk)
@@ -260,12 +260,12 @@ class LogFollower:
             self._refuse_unreadable(chunks)
 
     def _full_value(
-        self, opened: _OpenDatabase, family: str, key: bytes, value: bytes
+        self, handles: _OpenDatabase, family: str, key: bytes, value: bytes
     ) -> bytes | None:
         """Return the whole value under `key`; None if retention has just removed it.
 
         Args:
-            opened: the open database.
+            handles: the open database.
             family: column family of the key.
             key: the key.
             value: the bytes stored under it: the whole value, or the head of a large one.
@@ -274,24 +274,24 @@ class LogFollower:
             StoreNotReady: the store got its first large value after the database was opened.
             StoreFailed: the value cannot be read.
         """
-        if _lacks_parts(opened) and read_head(value) is not None:
+        if _lacks_parts(handles) and read_head(value) is not None:
             with self._lock:
                 self._close()
             raise StoreNotReady("the first large value was written after the log was opened")
         try:
-            return full_value(family, key, value, opened.parts)
+            return full_value(family, key, value, handles.parts)
         except (StoreFormatError, StoreFailed) as error:
             if decode_key(key[-8:]) < self.extent().earliest:
                 return None
             raise StoreFailed(f"the log cannot be read: {error}") from error
 
     def _archived(
-        self, opened: _OpenDatabase, archive: Archive, start: int, end: int
+        self, handles: _OpenDatabase, archive: Archive, start: int, end: int
     ) -> Iterator[Rows]:
         """Yield the rows of an archive from `start` up to `end`, or up to the first gap."""
         position = start
-        if opened.archive is not None and position < archive.covered:
-            pieces = opened.archive.iter()
+        if handles.archive is not None and position < archive.covered:
+            pieces = handles.archive.iter()
             pieces.seek_for_prev(archive.piece_key(position))
             if not pieces.valid():
                 self._refuse_unreadable(pieces)
@@ -302,7 +302,7 @@ class LogFollower:
                     break
                 if decode_span(value)[0] <= position:
                     continue
-                found = self._full_value(opened, ARCHIVE_FAMILY, key, value)
+                found = self._full_value(handles, ARCHIVE_FAMILY, key, value)
                 if found is None:
                     break
                 piece = decode_piece(key, found)
@@ -323,7 +323,7 @@ class LogFollower:
 
     def _close(self) -> None:
         """Drop the handles; the files are closed when the last iterator over them is gone."""
-        self._opened = None
+        self._handles = None
         self._seen_end = 0
 
     def _refuse_unreadable(self, chunks: RdictIter) -> None:
@@ -384,8 +384,8 @@ class LogFollower:
         return Watermark.decode(data)
 
     def _open_log(self) -> _OpenDatabase:
-        if self._opened is not None:
-            return self._opened
+        if self._handles is not None:
+            return self._handles
         if not (self._store / "CURRENT").exists():
             raise StoreNotReady(f"there is no log in {self._store.parent} yet")
         found = find_recyclable_records(self._store)
@@ -404,33 +404,33 @@ class LogFollower:
             )
         except Exception as error:  # rocksdict raises plain Exception
             raise StoreNotReady(f"the log in {self._store} cannot be opened: {error}") from error
-        opened = _OpenDatabase(
+        handles = _OpenDatabase(
             database,
             database.get_column_family("meta"),
             database.get_column_family("log"),
             database.get_column_family(ARCHIVE_FAMILY) if ARCHIVE_FAMILY in names else None,
             database.get_column_family(PARTS_FAMILY) if PARTS_FAMILY in names else None,
         )
-        self._epoch = _read_epoch(opened.meta, self._store)
-        self._given_up = _read_given_up(opened.meta)
-        self._opened = opened
-        self._catch_up(opened)
-        return opened
+        self._epoch = _read_epoch(handles.meta, self._store)
+        self._given_up = _read_given_up(handles.meta)
+        self._handles = handles
+        self._catch_up(handles)
+        return handles
 
-    def _catch_up(self, opened: _OpenDatabase) -> None:
+    def _catch_up(self, handles: _OpenDatabase) -> None:
         try:
-            opened.database.try_catch_up_with_primary()
-            self._seen_end = _end_offset(opened.log)
-            self._archives = _read_archives(opened)
+            handles.database.try_catch_up_with_primary()
+            self._seen_end = _end_offset(handles.log)
+            self._archives = _read_archives(handles)
         except Exception as error:  # rocksdict raises plain Exception
             self._close()
             raise StoreNotReady(f"the log in {self._store} cannot be followed: {error}") from error
         self._caught_up_at = time.monotonic()
 
 
-def _lacks_parts(opened: _OpenDatabase) -> bool:
+def _lacks_parts(handles: _OpenDatabase) -> bool:
     """Return whether the store got its first large value after the database was opened."""
-    return opened.parts is None and opened.meta.get(PARTS_KEY) is not None
+    return handles.parts is None and handles.meta.get(PARTS_KEY) is not None
 
 
 def _read_epoch(meta: Rdict, store: Path) -> str:
@@ -446,15 +446,15 @@ def _read_given_up(meta: Rdict) -> tuple[tuple[int, int], ...]:
     return () if kept is None else tuple(decode_given_up(kept))
 
 
-def _read_archives(opened: _OpenDatabase) -> tuple[Archive, ...]:
+def _read_archives(handles: _OpenDatabase) -> tuple[Archive, ...]:
     found = []
-    entries = opened.meta.iter()
+    entries = handles.meta.iter()
     entries.seek(ARCHIVE)
     while entries.valid() and entries.key().startswith(ARCHIVE):
         found.append(decode_archive(entries.value()))
         entries.next()
     raise_if_unreadable(entries)
-    if found and opened.archive is None:
+    if found and handles.archive is None:
         raise StoreNotReady("the archives were made after the log was opened")
     return tuple(found)
 

@@ -560,15 +560,15 @@ class StreamClient:
         return f"{', '.join(others)} or {last}" if others else last
 
 
-def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
+def _check_floor(offsets: StreamOffsets, floor: tuple[str, int] | None) -> None:
     """Raise if a replica's log is of another epoch than ``floor``, or ends before its offset."""
     if floor is None:
         return
     epoch, offset = floor
-    if found.epoch != epoch:
-        raise EpochMismatch(f"its log is of epoch {found.epoch}, and not of {epoch}")
-    if found.latest < offset:
-        raise OffsetOutOfRange(f"its log ends at {found.latest}, before offset {offset}")
+    if offsets.epoch != epoch:
+        raise EpochMismatch(f"its log is of epoch {offsets.epoch}, and not of {epoch}")
+    if offsets.latest < offset:
+        raise OffsetOutOfRange(f"its log ends at {offsets.latest}, before offset {offset}")
 
 
 def _describe_failures(failures: Sequence[ReplicaFailure]) -> str:

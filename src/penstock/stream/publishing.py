@@ -261,8 +261,8 @@ def _encode_all(rows: pa.Table, first_row: int) -> pa.Array:
     return pa.array(encoded, pa.binary())
 
 
-def _encode(found: dict[str, Any]) -> bytes:
-    values = {name: found[name] for name in _PROPERTIES}
+def _encode(fields: dict[str, Any]) -> bytes:
+    values = {name: fields[name] for name in _PROPERTIES}
     pairs = values["user_properties"]
     if pairs is not None:
         values["user_properties"] = [(_text(pair["key"]), _text(pair["value"])) for pair in pairs]
