@@ -88,7 +88,8 @@ class ClusterAnswers:
         members = [_member_state(member.beat(), 0.0)]
         now_s = member.now_s()
         members += [
-            _member_state(heard.beat, now_s - heard.at_s) for heard in member.recent_beats().values()
+            _member_state(heard.beat, now_s - heard.at_s)
+            for heard in member.recent_beats().values()
         ]
         members.sort(key=lambda one: one.node)
         servers = [] if log is None else [ServerState(*node) for node in log.nodes]
