@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.cpu_shares import cpu_s_of
+
 START_TIMEOUT_S = 20.0
 
 
@@ -29,8 +31,7 @@ class Broker:
 
     def cpu_s(self) -> float:
         """Return user and system time of the process since its start, seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s_of(self.pid)
 
     def resident_mib(self) -> float:
         """Return the resident memory of the process, MiB."""

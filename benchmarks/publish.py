@@ -7,13 +7,15 @@ generator takes little CPU time.
 
 from __future__ import annotations
 
-import itertools
 import math
+import os
+import random
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from benchmarks.broker import Broker
 from penstock.protocol.encode import encode
@@ -22,9 +24,26 @@ from penstock.protocol.packets import Connect, Publish
 WINDOW = 100
 PAYLOAD = b"x" * 64
 WARM_UP_S = 1.0
+PAYLOAD_BYTES: Final = len(PAYLOAD)
 _PUBACK_LENGTH_BYTES = 4
 _CONNACK_LENGTH_BYTES = 4
 _VERSION = 4
+
+
+def _reading() -> bytes:
+    """Return what a sensor may send, in JSON."""
+    temperature, humidity = random.gauss(21, 3), random.uniform(20, 80)
+    at_s = random.uniform(1.7e9, 1.8e9)
+    text = f'{{"at":{at_s:.3f},"temperature":{temperature:.2f},"humidity":{humidity:.1f}}}'
+    return text.encode().ljust(PAYLOAD_BYTES)
+
+
+PAYLOADS: Final[Mapping[str, Callable[[], bytes]]] = {
+    "same": lambda: PAYLOAD,
+    "readings": _reading,
+    "random": lambda: os.urandom(PAYLOAD_BYTES),
+}
+"""Kinds of payloads, all of one length, which compress more or less well."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +56,16 @@ class Measurement:
     resident_mib: float
 
 
-def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measurement:
-    """Publish with QoS 1 from ``publishers`` connections for ``seconds``, after a warm-up."""
-    load = _Load(broker, publishers, window=window)
+def publish(
+    broker: Broker,
+    publishers: int,
+    seconds: float,
+    window: int = WINDOW,
+    payload: Callable[[], bytes] = PAYLOADS["same"],
+) -> Measurement:
+    """Publish with QoS 1 from ``publishers`` connections for ``seconds``; ``payload`` is called for
+    each message of the ready-made packets."""
+    load = _Load(broker, publishers, window=window, payload=payload)
     warm_up_messages, _ = load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
     acknowledged, elapsed_s = load.run(seconds)
@@ -76,6 +102,7 @@ class _Load:
         publishers: int,
         payloads: Iterator[bytes] | None = None,
         window: int = WINDOW,
+        payload: Callable[[], bytes] = PAYLOADS["same"],
     ) -> None:
         self._payloads = payloads
         self._window = window
@@ -87,7 +114,7 @@ class _Load:
         for number in range(publishers):
             connection = _connect(broker.port, number)
             self._numbers[connection] = number
-            self._blocks[connection] = _block(number, itertools.repeat(PAYLOAD), window)
+            self._blocks[connection] = _block(number, iter(payload, None), window)
             self._selector.register(connection, selectors.EVENT_READ)
             self._by_descriptor[connection.fileno()] = connection
         for connection in self._blocks:
