@@ -17,11 +17,18 @@ What the client does by itself:
 
 - It connects when a call needs a connection, and tries the servers in order, from the one after the
   last that failed. It pauses between attempts only after all servers have failed.
-- An idle connection may have ended: before each request all received bytes are read, so the
-  request is sent on a connection that is not known to have ended.
+- An idle connection may have ended: before a request all received bytes are read, so the request is
+  sent on a connection that is not known to have ended. If the last answer has just been received,
+  the request is sent at once.
 - While it waits and receives nothing, it sends a PING; without a PONG it closes the connection,
   even if the server's machine keeps it open (a paused process, a pulled cable).
 - After a fork the child opens a connection of its own.
+
+The committer's thread competes for the interpreter's lock with an event loop that is always busy
+under load. Each system call releases the lock, and may wait for as long as the interpreter lets the
+loop keep it, so a request makes two calls: one sends it whole, one waits for its answer. Python's
+own timeouts of a socket would make it seven, so without TLS the socket is a blocking one, and the
+system limits its calls (SO_RCVTIMEO, SO_SNDTIMEO).
 """
 
 from __future__ import annotations
@@ -35,6 +42,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
@@ -71,6 +79,9 @@ _PAUSE_S: Final = 0.05  # between rounds through all servers
 _MESSAGES_MAX: Final = 10_000  # buffered for ``received``; the oldest are dropped
 _PORT: Final = 4222
 _RECEIVE_BYTES: Final = 256 * 1024
+_FRESH_S: Final = 0.02  # so long after something came the connection is taken to be there
+_WAIT_S_MIN: Final = 0.001  # 0 would be no limit
+_TIMEVAL: Final = Struct("@ll")
 
 
 class NotSent(PenstockError):
@@ -129,6 +140,9 @@ class NatsClient:
         self._inbox = ""
         self._requests = 0
         self._awaits_pong = False
+        self._wait_s = 0.0  # longest time of one call of the socket, as it was set
+        self._heard_s = 0.0  # when something came
+        self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._last_failure = "no server was tried"
         self.payload_bytes_min = 0
         self.needs_jetstream = False
@@ -163,7 +177,7 @@ class NatsClient:
         if self._socket is not None and self._process != os.getpid():
             self._socket.close()  # the parent's connection, which the parent still uses
             self._socket = None
-        if self._socket is not None:
+        if self._socket is not None and self._is_idle:
             self._take_what_came()
         if self.info.fields.get("ldm"):
             self.leave("it is about to end")  # "lame duck mode"
@@ -208,7 +222,7 @@ class NatsClient:
         self.connect(ends_s)
         self._requests += 1
         reply = f"{self._inbox}{self._requests}"
-        self._send(publish(subject, data, reply, header), ends_s)
+        self._send_all(publish(subject, data, reply, header), ends_s)
         return reply
 
     def next_answer(self, reply: str, ends_s: float) -> Message:
@@ -234,7 +248,7 @@ class NatsClient:
             NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
         self.connect(ends_s)
-        self._send(publish(subject, data), ends_s)
+        self._send_all(publish(subject, data), ends_s)
 
     def received(self, ends_s: float) -> list[Message]:
         """Return the received messages of ``subjects``; wait for the first until ``ends_s``.
@@ -281,6 +295,8 @@ class NatsClient:
             address = (parts.hostname, parts.port or _PORT)
             self._socket = socket.create_connection(address, timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(None)
+            self._wait_s = 0.0
             self._begin(parts.scheme == "tls", parts.hostname, ends_s)
         except (OSError, NatsProtocolError, NoAnswer) as error:
             if not isinstance(error, NoAnswer):  # else it is noted
@@ -332,7 +348,7 @@ class NatsClient:
                 return incoming
             if incoming is not None:
                 raise NatsProtocolError("the server does not greet as one of NATS")
-            if not self._fill(ends_s):
+            if not self._fill(ends_s - time.monotonic()):
                 raise TimeoutError("it does not greet in time")
 
     def _check(self, info: Info) -> None:
@@ -367,8 +383,9 @@ class NatsClient:
         offered = self.info.fields.get("tls_required") or self.info.fields.get("tls_available")
         if not offered or not self._parser.is_empty:
             raise NatsProtocolError("it offers no TLS, which tls:// asks for")
-        self._socket.settimeout(max(0.001, ends_s - time.monotonic()))
+        self._socket.settimeout(max(_WAIT_S_MIN, ends_s - time.monotonic()))
         self._socket = self._tls().wrap_socket(self._socket, server_hostname=host)
+        self._wait_s = 0.0
 
     def _wait_for_pong(self, ends_s: float) -> None:
         while True:
@@ -381,7 +398,7 @@ class NatsClient:
                 self._send(PONG, ends_s)
             elif isinstance(incoming, Message):
                 self._keep(incoming)
-            elif incoming is None and not self._fill(ends_s):
+            elif incoming is None and not self._fill(ends_s - time.monotonic()):
                 raise TimeoutError("it does not take the login in time")
 
     def _receive(self, ends_s: float) -> Message | None:
@@ -397,7 +414,7 @@ class NatsClient:
             left_s = ends_s - time.monotonic()
             if left_s <= 0:
                 return None
-            if self._fill(min(ends_s, time.monotonic() + SILENCE_S)):
+            if self._fill(min(left_s, SILENCE_S)):
                 self._awaits_pong = False
             elif left_s > SILENCE_S:
                 if self._awaits_pong:
@@ -432,12 +449,17 @@ class NatsClient:
         """Read all received bytes without waiting, and notice if the connection has ended."""
         try:
             while self._socket is not None and self._is_readable():
-                if not self._fill(time.monotonic()):
+                if not self._fill(_WAIT_S_MIN):
                     return  # it was of TLS, or a part
                 while (message := self._parsed(time.monotonic() + SILENCE_S)) is not None:
                     self._keep(message)
         except NoAnswer:
             return  # it is left
+
+    @property
+    def _is_idle(self) -> bool:
+        """True where nothing came for a while, and the connection may have ended since."""
+        return time.monotonic() - self._heard_s >= _FRESH_S
 
     def _is_readable(self) -> bool:
         assert self._socket is not None
@@ -447,7 +469,7 @@ class NatsClient:
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _fill(self, ends_s: float) -> bool:
+    def _fill(self, wait_s: float) -> bool:
         """Wait for bytes and feed them to the parser; return False if none arrived in time.
 
         Raises:
@@ -455,25 +477,65 @@ class NatsClient:
         """
         assert self._socket is not None
         try:
-            self._socket.settimeout(max(0.001, ends_s - time.monotonic()))
-            data = self._socket.recv(_RECEIVE_BYTES)
-        except TimeoutError:
+            self._limit(wait_s)
+            size = self._socket.recv_into(self._received)
+        except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
             self.leave(error.strerror or str(error))
             raise NoAnswer(f"no answer: {self._last_failure}") from error
-        if not data:
+        if not size:
             self.leave("it ended the connection")
             raise NoAnswer(f"no answer: {self._last_failure}")
-        self._parser.feed(data)
+        self._heard_s = time.monotonic()
+        self._parser.feed(self._received[:size])
         return True
 
-    def _send(self, data: bytes, ends_s: float) -> None:
+    def _limit(self, wait_s: float) -> None:
+        """Let each call of the socket take ``wait_s`` at most from now on."""
         assert self._socket is not None
+        wait_s = max(_WAIT_S_MIN, wait_s)
+        if wait_s == self._wait_s:
+            return
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._socket.settimeout(wait_s)
+        else:
+            timeval = _TIMEVAL.pack(int(wait_s), int(wait_s % 1 * 1e6))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        self._wait_s = wait_s
+
+    def _send(self, data: bytes, ends_s: float) -> None:
+        self._send_all([data], ends_s)
+
+    def _send_all(self, pieces: list[bytes], ends_s: float) -> None:
+        """Send ``pieces``, one behind the other.
+
+        Raises:
+            NoAnswer: not all were taken.
+        """
+        assert self._socket is not None
+        left_s = ends_s - time.monotonic()
         try:
-            self._socket.settimeout(max(0.001, ends_s - time.monotonic()))
-            self._socket.sendall(data)
-        except OSError as error:
+            if isinstance(self._socket, ssl.SSLSocket):
+                self._limit(left_s)
+                self._socket.sendall(b"".join(pieces))
+                return
+            self._limit(min(left_s, SILENCE_S))
+            sent = self._socket.sendmsg(pieces)
+            if sent == sum(map(len, pieces)):
+                return
+            rest = memoryview(b"".join(pieces))[sent:]
+            while rest:
+                left_s = ends_s - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError("it takes no more")
+                self._limit(min(left_s, SILENCE_S))
+                rest = rest[self._socket.send(rest) :]
+        except BlockingIOError as error:
+            self.leave("it takes nothing")
+            raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
+        except OSError as error:  # of a time limit, too
             self.leave(error.strerror or str(error))
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
 

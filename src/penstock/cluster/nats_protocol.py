@@ -98,7 +98,7 @@ class Parser:
         """True if no received byte waits to be parsed."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Add received bytes."""
         self._buffer += data
 
@@ -134,8 +134,9 @@ class Parser:
         end = start + size
         if len(self._buffer) < end + 2:
             return None
-        header = bytes(self._buffer[start : start + header_size])
-        data = bytes(self._buffer[start + header_size : end])
+        with memoryview(self._buffer) as buffer:
+            header = bytes(buffer[start : start + header_size])
+            data = bytes(buffer[start + header_size : end])
         del self._buffer[: end + 2]
         return Message(subject, header, data)
 
@@ -150,8 +151,9 @@ def subscribe(subject: str, number: int) -> bytes:
     return b"SUB %b %d\r\n" % (subject.encode(), number)
 
 
-def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> bytes:
-    """Return PUB, or HPUB for a message with a header.
+def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> list[bytes]:
+    """Return the pieces of PUB, or of HPUB for a message with a header; ``data`` is a piece, because
+    it may be large.
 
     Args:
         subject: subject of the message.
@@ -161,10 +163,10 @@ def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> 
     """
     words = f"{subject} {reply}" if reply else subject
     if not header:
-        return b"PUB %b %d\r\n%b\r\n" % (words.encode(), len(data), data)
+        return [b"PUB %b %d\r\n" % (words.encode(), len(data)), data, b"\r\n"]
     block = b"%b\r\n%b\r\n" % (_HEADER_LINE, header)
     size = len(block) + len(data)
-    return b"HPUB %b %d %d\r\n%b%b\r\n" % (words.encode(), len(block), size, block, data)
+    return [b"HPUB %b %d %d\r\n%b" % (words.encode(), len(block), size, block), data, b"\r\n"]
 
 
 def _without_body(word: bytes, rest: bytes) -> Incoming:

@@ -80,7 +80,7 @@ def test_a_connection_that_ended_while_it_was_idle_is_replaced_before_the_reques
     with served(once) as (client, [server]):
         for number in range(1, 6):
             assert client.request("a", b"", soon()).data == b"fine"
-            wait_for("the end of the connection", client._is_readable)
+            wait_for("the end", lambda: client._is_idle and client._is_readable())
             assert server.visits == len(requests) == number
 
 

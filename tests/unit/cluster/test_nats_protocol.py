@@ -99,9 +99,9 @@ def test_a_header_has_values_and_may_have_a_status() -> None:
 
 
 def test_what_is_sent() -> None:
-    assert publish("a.log", b"body") == b"PUB a.log 4\r\nbody\r\n"
-    assert publish("a.log", b"body", "inbox.1") == b"PUB a.log inbox.1 4\r\nbody\r\n"
-    assert publish("a", b"body", "r", b"K: v\r\n") == (
+    assert b"".join(publish("a.log", b"body")) == b"PUB a.log 4\r\nbody\r\n"
+    assert b"".join(publish("a.log", b"body", "inbox.1")) == b"PUB a.log inbox.1 4\r\nbody\r\n"
+    assert b"".join(publish("a", b"body", "r", b"K: v\r\n")) == (
         b"HPUB a r 18 22\r\nNATS/1.0\r\nK: v\r\n\r\nbody\r\n"
     )
     assert subscribe("a.*", 2) == b"SUB a.* 2\r\n"
