@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -33,10 +34,29 @@ def test_operations_are_read_as_they_were_written(operations: list[Operation]) -
     assert decode_operations(encode_operations(operations)) == operations
 
 
+def test_operations_that_compress_are_compressed_and_others_are_not() -> None:
+    log = FAMILIES.index("log")
+    for value, compresses in (
+        (b"temperature " * 1000, True),
+        (random.Random(1).randbytes(12_000), False),
+        (b"x" * 100, False),  # too little to gain from
+    ):
+        operations: list[Operation] = [(PUT, log, b"key", value), (DELETE, log, b"other", b"")]
+        body = encode_operations(operations)
+        assert (len(body) < len(value)) == compresses
+        assert decode_operations(body) == operations
+        assert decode_operations(msgspec.msgpack.encode(operations)) == operations
+
+
 @pytest.mark.parametrize(
     "body",
     [
         b"",
+        b"\xc1\x01",
+        b"\xc1\x01" + (2).to_bytes(8, "little"),
+        b"\xc1\x01" + (2**40).to_bytes(8, "little") + b"\x10a",
+        b"\xc1\x01" + (100).to_bytes(8, "little") + b"\xf0abc",
+        b"\xc1\x02" + (1).to_bytes(8, "little") + b"\x10a",
         b"\xc1",
         msgspec.msgpack.encode({}),
         msgspec.msgpack.encode([(PUT, 0, b"")]),
