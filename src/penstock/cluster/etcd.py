@@ -307,6 +307,9 @@ class EtcdLog:
                         raise _unavailable(error) from error
                     return
 
+    def prefer(self, server: str) -> None:
+        """Do nothing: a member of etcd takes appends as well as its leader."""
+
     def close(self) -> None:
         """Close the connections."""
         self._etcd.close()

@@ -60,6 +60,7 @@ from penstock.cluster.nats_login import read_login
 from penstock.cluster.nats_program import VERSION_MIN
 from penstock.cluster.nats_protocol import Message
 from penstock.config.cluster import Cluster
+from penstock.errors import ConfigError
 from penstock.transport.dialling import TlsFiles
 
 Answer = TypeVar("Answer")
@@ -74,6 +75,7 @@ _END_VERIFIED_S: Final = 1.0
 _CONNECT_AGAIN_S: Final = 0.25
 _CONNECT_S_MIN: Final = 0.2
 _SEND_S_MAX: Final = 0.5
+_MOVE_S_MAX: Final = 0.3  # to connect to the leader, while an append waits
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 _NO_MESSAGE: Final = 10037
@@ -124,19 +126,22 @@ def tls_context(settings: Cluster) -> Callable[[], ssl.SSLContext]:
     return context
 
 
-def nats_client(settings: Cluster, client_name: str, subjects: Sequence[str] = ()) -> NatsClient:
+def nats_client(
+    settings: Cluster, client_name: str, subjects: Sequence[str] = (), first: int = 0
+) -> NatsClient:
     """Return a client of the servers of a cluster; it connects when it is used.
 
     Args:
         settings: the cluster.
         client_name: the name that the servers show for the connection.
         subjects: subjects whose messages it receives.
+        first: the place in ``settings.log`` of the server to which it goes first.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
     """
     return NatsClient(
-        settings.log,
+        (*settings.log[first:], *settings.log[:first]),
         client_name,
         read_login(settings.credentials_file),
         tls_context(settings),
@@ -175,8 +180,15 @@ class JetStreamLog:
         self._name = settings.name
         self._subject = f"{settings.name}.log"
         self._replicas = replicas
+        self._settings = settings
+        self._client_name = client_name
         self._nats = nats_client(settings, client_name)
         self._nats.needs_jetstream = True  # a server whose disk was full runs without it
+        self._preferred_server = ""  # the leader, until the next append has tried to reach it
+        self._unreached = (
+            "",
+            "",
+        )  # the last leader that was not found, and the server used instead
         self._bounds = Bounds(1, 0)  # the last known bounds
         self._verified = _Verified(0, 0.0)
 
@@ -210,6 +222,8 @@ class JetStreamLog:
         """Append an entry behind ``after``."""
         if len(data) > self.entry_bytes_max:
             raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
+        if self._preferred_server:
+            self._go_to_preferred()
         header = b"Nats-Expected-Last-Sequence: %d\r\n" % after
         try:
             message = self._nats.request(self._subject, data, time.monotonic() + timeout_s, header)
@@ -322,9 +336,34 @@ class JetStreamLog:
                 self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
                 return
 
+    def prefer(self, server: str) -> None:
+        """Let the next append go to ``server``, unless that was not found from here."""
+        if self._unreached != (server, self._nats.server):
+            self._preferred_server = server
+
     def close(self) -> None:
         """Close the connection."""
         self._nats.close()
+
+    def _go_to_preferred(self) -> None:
+        """Connect to the preferred server; where it is not found, stay with the one there is."""
+        name, self._preferred_server = self._preferred_server, ""
+        ends_s = time.monotonic() + _MOVE_S_MAX
+        for place in range(len(self._settings.log)):
+            if self._nats.server == name:
+                return
+            with contextlib.suppress(ConfigError, NotSent, NoAnswer, LoginRefused):
+                client = nats_client(self._settings, self._client_name, first=place)
+                client.payload_bytes_min = self._nats.payload_bytes_min
+                client.needs_jetstream = True
+                client.connect(ends_s)
+                if client.server == name:
+                    self._nats.close()
+                    self._nats = client
+                else:
+                    client.close()
+        if self._nats.server != name:
+            self._unreached = (name, self._nats.server)
 
     def _found_or_created(self, ends_s: float) -> dict[str, Any]:
         """Return the configuration of the stream."""

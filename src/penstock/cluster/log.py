@@ -181,6 +181,13 @@ class ReplicatedLog(Protocol):
             LogUnavailable: no leader answers.
         """
 
+    def prefer(self, server: str) -> None:
+        """Let later calls go to the server of this name, which leads, where it is reached.
+
+        It is a hint, which another thread may give at any moment: other servers pass appends on to
+        the leader.
+        """
+
     def close(self) -> None:
         """Close the connection; no method may be called afterwards."""
 

@@ -1,4 +1,4 @@
-"""Keeps the log's leader off the machine of the primary.
+"""Keeps the log's leader off the machine of the primary, and tells who it is.
 
 A machine that is lost with both costs two elections, one after the other: that of the log, 4 to 9 s
 in JetStream, and that of the primary. With the log led elsewhere it costs the second alone.
@@ -7,6 +7,8 @@ in JetStream, and that of the primary. With the log led elsewhere it costs the s
 
       this machine's server leads, and another is up to date ─▶ the other is made the leader
       another server leads; none leads; none is up to date   ─▶ nothing is done
+
+The writer is told the name of the leader: another server would only pass its appends on.
 """
 
 from __future__ import annotations
@@ -60,12 +62,16 @@ class LogLeader:
     Args:
         own: name of the server of this machine.
         now_s: the monotonic clock.
+        tell: called with the name of the leader at each look; None: nobody is told.
     """
 
-    def __init__(self, own: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, own: str, now_s: Callable[[], float], tell: Callable[[str], None] | None = None
+    ) -> None:
         self._own = own
         self._now_s = now_s
-        self._next_s = now_s()
+        self._tell = tell
+        self._look_at_s = self._move_at_s = now_s()
 
     def step(self, log: ReplicatedLog) -> bool:
         """Check which server leads if that is due; return whether the leader was asked to move.
@@ -73,13 +79,17 @@ class LogLeader:
         Raises:
             LogUnavailable: the log does not answer.
         """
-        if self._now_s() < self._next_s:
+        now_s = self._now_s()
+        if now_s < self._look_at_s:
             return False
-        self._next_s = self._now_s() + LOOK_S
-        servers = servers_elsewhere(log.state(CALL_S), self._own)
-        if not servers:
+        self._look_at_s = now_s + LOOK_S
+        state = log.state(CALL_S)
+        if self._tell is not None and state.has_quorum:
+            self._tell(state.leader)
+        servers = servers_elsewhere(state, self._own)
+        if not servers or now_s < self._move_at_s:
             return False
-        self._next_s = self._now_s() + MOVED_S
+        self._move_at_s = now_s + MOVED_S
         logger.info("%s leads the log, beside the primary: %s shall lead", self._own, servers[0])
         log.move_leader(servers, CALL_S)
         return True

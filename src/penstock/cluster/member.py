@@ -498,7 +498,7 @@ class Member:
         assert writer is not None
         log = self._connect.log("watch")
         watcher = Watcher(log, writer, self.settings.log_entries_max, self._now_s)
-        leader = LogLeader(self.settings.local_server_name, self._now_s)
+        leader = LogLeader(self.settings.local_server_name, self._now_s, writer.log.prefer)
         try:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
                 if self.writer is not writer or not self._leading.is_set():

@@ -290,6 +290,9 @@ class MemoryLog:
             known = [name for name in preferred if name in self._cluster.nodes]
             self._cluster.leader = known[0] if known else self._cluster.leader
 
+    def prefer(self, server: str) -> None:
+        """Do nothing: there is no way to save."""
+
     def close(self) -> None:
         """Refuse all further calls."""
         self._is_closed = True

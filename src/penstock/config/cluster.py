@@ -27,7 +27,8 @@ class Cluster(Group):
     """URLs of the servers that keep the log of commits: nats://HOST:PORT of NATS JetStream, or
     tls://HOST:PORT with TLS; http://HOST:PORT or https://HOST:PORT of etcd. All of one kind, that
     of this machine first: a broker goes to them in this order, so that the loss of another machine
-    does not cost it its connection. Empty: this broker keeps its log alone."""
+    does not cost it its connection; only what the primary appends goes to the NATS server that
+    leads. Empty: this broker keeps its log alone."""
 
     name: str = "penstock"
     """Name of the cluster, the same on all its machines; several clusters may use the same servers.

@@ -44,6 +44,7 @@ class DamagedLog:
         self.bounds = log.bounds
         self.trim = log.trim
         self.state = log.state
+        self.prefer = log.prefer
         self.close = log.close
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:

@@ -15,7 +15,7 @@ from penstock.cluster.log import AppendRefused, AppendUnknown, LogRefused, LogUn
 from penstock.config.cluster import Cluster
 from penstock.errors import ConfigError
 from tests.support.deadline import DEADLINE_S
-from tests.support.fake_nats import FakeNats, Visit
+from tests.support.fake_nats import INFO, FakeNats, Script, Visit
 
 Answer = Callable[[Visit, str], None]
 
@@ -93,6 +93,33 @@ def test_without_a_server_it_was_not_sent() -> None:
         with pytest.raises(LogUnavailable) as caught:
             log.append(b"", 0, 0.1)
     assert not isinstance(caught.value, AppendUnknown)
+
+
+def test_appends_go_to_the_preferred_server_once_it_is_found() -> None:
+    sequences: list[tuple[str, int]] = []
+
+    def named(name: str) -> Script:
+        def script(visit: Visit) -> None:
+            visit.take_login(INFO | {"server_name": name})
+            while reply := visit.request_or_end():
+                sequences.append((name, len(sequences) + 1))
+                answer = {"stream": "orders", "seq": len(sequences)}
+                visit.answer(reply, json.dumps(answer).encode())
+
+        return script
+
+    with FakeNats(named("a")) as a, FakeNats(named("b")) as b, FakeNats(named("c")) as c:
+        urls = (a.url, b.url, "nats://127.0.0.1:1", c.url)
+        log = JetStreamLog(Cluster(log=urls, name="orders"), "test")
+        log.entry_bytes_max = 100
+        with closing(log):
+            for after, preferred in enumerate(["", "c", "c", "unknown", "unknown", "b", "b", "a"]):
+                if preferred:
+                    log.prefer(preferred)
+                log.append(b"entry", after, DEADLINE_S)
+        visits = a.visits
+    assert [name for name, _ in sequences] == ["a", "c", "c", "c", "c", "b", "b", "a"]
+    assert visits == 5  # at first, once in each search, which for unknown is one, and at last
 
 
 def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:

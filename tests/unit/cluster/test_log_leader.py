@@ -47,7 +47,7 @@ def test_the_leader_is_moved_once_and_looked_at_again_later() -> None:
     cluster.leader = "m1"
     now_s += MOVED_S - 1
     assert not leader.step(log)
-    now_s += 1
+    now_s += LOOK_S
     assert leader.step(log)
     now_s += MOVED_S
     assert not leader.step(log)
@@ -56,3 +56,15 @@ def test_the_leader_is_moved_once_and_looked_at_again_later() -> None:
     assert not leader.step(log)
     now_s += 1
     assert leader.step(log)
+
+
+def test_who_leads_is_told_at_each_look() -> None:
+    now_s = 100.0
+    told: list[str] = []
+    cluster = MemoryCluster()
+    leader = LogLeader("m1", lambda: now_s, told.append)
+    for _ in range(3):
+        leader.step(MemoryLog(cluster))
+        leader.step(MemoryLog(cluster))
+        now_s += LOOK_S
+    assert told == ["m1", "m2", "m2"]
