@@ -39,7 +39,7 @@ def test_operations_that_compress_are_compressed_and_others_are_not() -> None:
     for value, compresses in (
         (b"temperature " * 1000, True),
         (random.Random(1).randbytes(12_000), False),
-        (b"x" * 100, False),  # too little to gain from
+        (b"x" * 4000, False),  # too little to gain from
     ):
         operations: list[Operation] = [(PUT, log, b"key", value), (DELETE, log, b"other", b"")]
         body = encode_operations(operations)
