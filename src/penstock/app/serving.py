@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import uvloop
 
@@ -36,6 +37,11 @@ from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
 from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
+
+SWITCH_S: Final = 0.0005
+"""Longest time in seconds for which the event loop of a cluster's member computes on while another
+thread waits for the interpreter's lock. Python's own, ten times as long, is longer than an append
+takes, and the committer waits for the lock after each system call of one."""
 
 
 @private_umask()
@@ -90,6 +96,7 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
     source = Source(requested, reread_settings or (lambda: requested), memory)
     parts = BrokerParts(access, contexts, source, manager)
     if settings.cluster.enabled:
+        sys.setswitchinterval(SWITCH_S)
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
         make_private(settings.durability.data_dir)
         with nats_server_running(settings):
