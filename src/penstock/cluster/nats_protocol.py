@@ -152,8 +152,7 @@ def subscribe(subject: str, number: int) -> bytes:
 
 
 def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> list[bytes]:
-    """Return the pieces of PUB, or of HPUB for a message with a header; ``data`` is a piece, because
-    it may be large.
+    """Return PUB, or HPUB for a message with a header, in pieces; ``data`` is a piece of its own.
 
     Args:
         subject: subject of the message.
