@@ -531,8 +531,11 @@ async def test_how_long_a_commit_took_is_measured_with_its_size() -> None:
     await until(lambda: rig.driver.commit_waits_s() == 0)
     rig.driver.measures.take_worst()
     rig.store.may_commit.clear()
+    earlier = len(rig.store.attempts)
     send(publisher, Publish("t", b"x", 1, packet_id=1))
-    await until(lambda: rig.driver.commit_waits_s() > 0.05)
+    await until(lambda: len(rig.store.attempts) > earlier)  # its write has begun
+    began_s = time.monotonic()
+    await until(lambda: time.monotonic() > began_s + 0.05)
     rig.store.may_commit.set()
     await until(lambda: rig.driver.commit_waits_s() == 0)
     worst = rig.driver.measures.take_worst()
