@@ -56,6 +56,7 @@ class SlowStore:
 
     def __init__(self) -> None:
         self.memory = MemoryStore("e")
+        self.committing = threading.Event()  # once a commit has begun
         self.may_commit = threading.Event()
         self.may_commit.set()
         self.unreadable = False
@@ -69,6 +70,7 @@ class SlowStore:
         self.memory.prepare(commit)
 
     def commit(self, commit: Commit) -> None:
+        self.committing.set()
         assert self.may_commit.wait(DEADLINE_S)
         self.attempts.append(commit)
         if self.broken:
@@ -531,9 +533,9 @@ async def test_how_long_a_commit_took_is_measured_with_its_size() -> None:
     await until(lambda: rig.driver.commit_waits_s() == 0)
     rig.driver.measures.take_worst()
     rig.store.may_commit.clear()
-    earlier = len(rig.store.attempts)
+    rig.store.committing.clear()
     send(publisher, Publish("t", b"x", 1, packet_id=1))
-    await until(lambda: len(rig.store.attempts) > earlier)  # its write has begun
+    await until(rig.store.committing.is_set)
     began_s = time.monotonic()
     await until(lambda: time.monotonic() > began_s + 0.05)
     rig.store.may_commit.set()
