@@ -147,7 +147,7 @@ def test_what_the_log_has_not(broker: Broker) -> None:
         (("99",), "offset 99 is not in the log yet, which ends before offset"),
         (
             ("--topic", "a"),
-            "no message of 'a' came lately: look further back with `penstock tail -t a",
+            "no recent message of 'a': look further back with `penstock tail -t a",
         ),
         (("--topic", "a/#"), "'a/#' is no topic"),
         ((), "name the message by its OFFSET or by --topic TOPIC, or a client by --client"),

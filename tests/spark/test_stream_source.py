@@ -99,7 +99,7 @@ def test_latest_without_a_place_to_remember_it_is_refused(
 ) -> None:
     source = spark.readStream.format("penstock").option("server", service.address)
     writer = source.option("startingOffsets", "latest").load().writeStream.foreachBatch(Collected())
-    with pytest.raises(PySparkException, match="give readStream a groupId, and the broker"):
+    with pytest.raises(PySparkException, match="give readStream a groupId, then the brokers"):
         run_available(writer)
 
 

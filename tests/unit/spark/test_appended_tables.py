@@ -30,11 +30,11 @@ def table(tmp_path: Path) -> DeltaMessageTable:
 def test_a_table_whose_state_is_gone_is_not_continued(table: DeltaMessageTable) -> None:
     checkpoint = table.path / "_checkpoint"
     appended = AppendTarget(table, lambda messages: messages, checkpoint)
-    with pytest.raises(ConfigError, match=r"whose state is gone, .* remove .*means to compute"):
+    with pytest.raises(ConfigError, match=r"whose state is lost: .* remove .*to compute"):
         appended.prepare(SELECTION)
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "offsets" / "0").write_text("v1\n{}\n-\n")
-    with pytest.raises(ConfigError, match="whose state is gone"):
+    with pytest.raises(ConfigError, match="whose state is lost"):
         appended.prepare(SELECTION)  # planned, but with no position
     position = '{"0": 8, "epoch": "20261121T000000-00000001"}'
     (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{position}\n")
