@@ -29,7 +29,7 @@ from penstock.bench.subscriber_state import NO_PUBLISHER, SubscriberState
 from penstock.client import Client
 
 _CHECK_INTERVAL_S: Final = 0.02
-_LOST_S: Final = 1.0  # copies missing for so long count as lost and block no publisher
+_LOST_S: Final = 1.0  # a copy that is missing longer counts as lost and blocks no publisher
 _FILTERS_MAX: Final = 100  # topic filters of one SUBSCRIBE
 _RECEIVE_MAXIMUM: Final = 65_535  # so that only the broker's own window bounds a subscriber
 _NS_PER_S: Final = 1_000_000_000

@@ -69,7 +69,7 @@ class PrintOptions:
         """Return a function that formats a message with the time of its receipt.
 
         Args:
-            on_terminal: the same as of ``printer``.
+            on_terminal: as for ``printer``.
             from_log: messages come from the log; without options a line has time and offset.
 
         Raises:

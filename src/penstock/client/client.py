@@ -236,7 +236,7 @@ class Client:
                 afterwards.
 
         Returns:
-            The server's reason code, below 0x80: 0, or 0x10 if nobody subscribes.
+            The server's reason code, below 0x80; it is 0, or 0x10 if nobody subscribes.
 
         Raises:
             PublishFailed: the server refused the message, or the client dropped it; the error says
@@ -503,7 +503,8 @@ class Client:
             properties: properties of MQTT 5: user properties.
 
         Returns:
-            The server's reason code of each filter: 0, or 0x11 if there was no subscription.
+            The server's reason codes, one for each filter, which are 0, or 0x11 if there was no
+            subscription.
 
         Raises:
             SubscribeFailed: the server refused one or more filters.

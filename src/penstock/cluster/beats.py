@@ -22,8 +22,8 @@ FORGET_S: Final = 3600.0
 """Seconds of silence after which a member is forgotten."""
 
 FRESH_S: Final = 15.0
-"""Seconds of silence after which a member's view no longer counts as one of the two that must have
-an entry before it may be trimmed while another view is far behind."""
+"""Seconds of silence after which a member's view no longer counts in the decision to trim entries
+that a view far behind still needs: two views of members heard since must have them."""
 
 RoleName = Literal["standby", "primary", "fenced", "seeding", "waiting"]
 """The role of a member: "waiting" cannot reach the log, "seeding" copies a peer's view."""
@@ -193,7 +193,7 @@ def trim_before(
 
     Args:
         synced: the sequence up to which each known view is synced, this member's own included.
-        fresh: the same for the members that were heard lately.
+        fresh: the same for this member and those heard within ``FRESH_S``.
         first: the first sequence of the log.
         last: the last sequence of the log.
         entries_max: number of entries that are kept for views that are behind.

@@ -308,7 +308,7 @@ class EtcdLog:
                     return
 
     def prefer(self, server: str) -> None:
-        """Do nothing: a member of etcd takes appends as well as its leader."""
+        """Do nothing: every server of etcd takes appends, and passes them on to its leader."""
 
     def close(self) -> None:
         """Close the connections."""

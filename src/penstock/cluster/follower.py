@@ -41,9 +41,9 @@ DAMAGED_S: Final = 2.0
 elected."""
 
 AHEAD_S: Final = 30.0
-"""Seconds for which the log must report an end before the view's position until that is believed. A
-server of the log that was stopped or cut off while it led acts as the leader for ten seconds or
-more after it is back, and reports the end that the log had when it left."""
+"""Seconds for which the log must end before the view's position until the view is refused as ahead
+of it. A server of the log that was stopped or cut off while it led acts as the leader for ten
+seconds or more after it is back, and reports the end that the log had when it left."""
 
 
 class Progress(Enum):

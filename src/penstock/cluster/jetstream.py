@@ -337,7 +337,7 @@ class JetStreamLog:
                 return
 
     def prefer(self, server: str) -> None:
-        """Let the next append go to ``server``, unless that was not found from here."""
+        """Let the next append go to ``server``, unless it was looked for in vain from here."""
         if self._unreached != (server, self._nats.server):
             self._preferred_server = server
 
@@ -346,7 +346,7 @@ class JetStreamLog:
         self._nats.close()
 
     def _go_to_preferred(self) -> None:
-        """Connect to the preferred server; where it is not found, stay with the one there is."""
+        """Connect to the preferred server; if it is not found, keep the present connection."""
         name, self._preferred_server = self._preferred_server, ""
         ends_s = time.monotonic() + _MOVE_S_MAX
         for place in range(len(self._settings.log)):

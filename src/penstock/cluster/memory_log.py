@@ -291,7 +291,7 @@ class MemoryLog:
             self._cluster.leader = known[0] if known else self._cluster.leader
 
     def prefer(self, server: str) -> None:
-        """Do nothing: there is no way to save."""
+        """Do nothing: every call reaches the leader directly, whichever server leads."""
 
     def close(self) -> None:
         """Refuse all further calls."""

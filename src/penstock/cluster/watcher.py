@@ -57,7 +57,7 @@ class Watcher:
 
         Args:
             synced: the sequence up to which the view of each known member is synced.
-            fresh: the same for members that were heard lately, this member included.
+            fresh: the same for this member and those heard within ``FRESH_S``.
 
         Returns:
             The reason why the writer must be fenced; empty if it must not.

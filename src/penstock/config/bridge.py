@@ -206,7 +206,7 @@ class Bridge(Group):
     """Bridges to other brokers, see docs/bridges.md."""
 
     remotes: tuple[RemoteBroker, ...] = Field(default=(), max_length=100)
-    """RemoteBroker brokers, 0 to 100."""
+    """Remote brokers, 0 to 100."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Bridge:

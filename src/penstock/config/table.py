@@ -35,8 +35,8 @@ class RepeatsDefinition(Group):
     message_id."""
 
     within_s: int = Field(default=3600, ge=1, le=31_536_000)
-    """Time in seconds, by the broker's clock: a message is a repeat when one with its id landed at
-    most so long before. 1 to 31536000."""
+    """Longest time between a message and a repeat of it, in seconds, by the broker's clock; a later
+    message with its id is a new one. 1 to 31536000."""
 
     @model_validator(mode="after")
     def _has_one_id(self) -> RepeatsDefinition:

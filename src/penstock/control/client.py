@@ -77,8 +77,8 @@ class PublishProgress(msgspec.Struct, frozen=True):
     Attributes:
         is_done: whether all of the set is published, and on disk.
         rows: the number of published rows; 0 if the set was published before this request.
-        later: the latest batch of the sink if it comes after the requested one, which then counts
-            as published although its rows are not known any more; else 0.
+        later: number of the sink's latest batch if it is greater than that of the requested batch,
+            whose rows are no longer known and which counts as published; else 0.
     """
 
     is_done: bool

@@ -27,10 +27,11 @@ from penstock.decoding.broken_payload import BrokenPayload
 from penstock.errors import ConfigError
 
 VALUES_A_BYTE_MAX: Final = 16
-"""Most values for each byte, for a schema that came with a payload."""
+"""Values that a datum may have for each of its bytes, if its schema came with the payload."""
 
 VALUES_FREE_MAX: Final = 64
-"""Most values of one datum beyond those, for such a schema."""
+"""Values that a datum may have beyond `VALUES_A_BYTE_MAX` for each of its bytes, if its schema came
+with the payload; a schema that allows more is refused."""
 
 _VALUES_A_BYTE_TRUSTED: Final = 10**9
 _NAME_CHARACTERS_MAX: Final = 100

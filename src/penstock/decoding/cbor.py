@@ -115,9 +115,10 @@ def read_head(payload: bytes, position: int) -> tuple[int, int, int]:
 
 
 def _read_indefinite(payload: bytes, position: int, major: int) -> tuple[int, int, int]:
-    """Return the same for an item of indefinite length; text and bytes are passed chunk by chunk.
+    """Return kind, next position and number of the head of an item of indefinite length.
 
-    The chunks have definite lengths (RFC 8949 §3.2.3).
+    The next position is behind the chunks of text or bytes, which have definite lengths (RFC 8949
+    §3.2.3).
     """
     if major in (2, 3):
         while payload[position] != 0xFF:
@@ -168,9 +169,10 @@ def _decode_negative(value: object, is_immutable: bool) -> object:
 
 
 def _text_or_number(number: int, is_immutable: bool) -> object:
-    """Return a number as text, or unchanged within the value of another tag or in a map's key.
+    """Return a number as text; or unchanged if the decoder asks for an immutable value.
 
-    A decimal fraction needs the number; a map refuses such a key.
+    It asks for one within the value of another tag, such as a decimal fraction, which needs the
+    number, and in the key of a map, which refuses the number.
     """
     return number if is_immutable else str(number)
 

@@ -190,7 +190,7 @@ def read_lines(path: Path, kind: str) -> list[Line]:
     """Return the lines of ``path`` that are neither empty nor a comment, `option value` each.
 
     Raises:
-        ConfigError: the same as of ``read_text``.
+        ConfigError: as for ``read_text``.
     """
     found: list[Line] = []
     for number, raw in enumerate(read_text(path, kind).split("\n"), start=1):

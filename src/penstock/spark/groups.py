@@ -24,7 +24,7 @@ from penstock.spark.offsets import LogPosition
 from penstock.stream.client import StreamClient, StreamUnavailable
 
 LEASE_S = 3600.0
-"""Default lease in seconds: the broker keeps messages for a query that was seen so long ago."""
+"""Default lease: seconds for which the broker keeps messages after the query last renewed it."""
 
 RENEWALS = 3
 """Renewals of a lease within its time, if the query makes no progress."""

@@ -52,7 +52,7 @@ _TWINS: Final = {5: 1, 6: 2, 7: 3, 8: 4, 11: 10}  # recyclable type → type of 
 
 @dataclass(frozen=True, slots=True)
 class RecyclableRecord:
-    """A record with a recyclable type in a file that has no valid record of such a type.
+    """A record with a recyclable type, which is always invalid: Penstock recycles no log files.
 
     Attributes:
         path: the write-ahead log or MANIFEST with the record.

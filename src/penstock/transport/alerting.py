@@ -38,8 +38,8 @@ class HandshakeFailure:
 
     @property
     def reason(self) -> str:
-        """OpenSSL's name of the error, and what is wrong with a certificate; empty without an
-        error."""
+        """OpenSSL's name of the error, behind the fault of the certificate if there is one; empty
+        without an error."""
         error = self.error
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"{error.verify_message} ({error.reason})"
@@ -71,9 +71,10 @@ class _AlertingObject(ssl.SSLObject):
         """Continue the handshake.
 
         Raises:
-            SSLWantReadError: the handshake waits for the peer, or it failed and its alert is to be
-                sent.
-            SSLError: the handshake failed, and the peer sends more and more.
+            SSLWantReadError: the handshake waits for the peer; or it failed, and the caller must
+                send the alert.
+            SSLError: the handshake failed, and the peer has not closed the connection after
+                ``_DISCARDED_READS_MAX`` further reads.
         """
         if self._failure is None:
             self._failure = _next_failure.pop() if _next_failure else HandshakeFailure(bool)

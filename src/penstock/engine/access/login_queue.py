@@ -123,7 +123,7 @@ class FailureRecords:
         return max(now_s, latest_s + min(delay_s, options.delay_s_max))
 
     def failures(self, key: str, now_s: float) -> int:
-        """Return the number of failures of ``key`` that count at ``now_s``."""
+        """Return the number of failures of ``key`` in the last ``within_s`` seconds."""
         record = self._records.get(key)
         return 0 if record is None else record.count_failures(now_s, self._options.within_s)
 
@@ -138,7 +138,7 @@ class FailureRecords:
             record.running_checks -= 1
 
     def count_failure(self, key: str, now_s: float) -> int:
-        """Count a failure of ``key``; return its number of failures that count."""
+        """Count a failure of ``key``; return its number in the last ``within_s`` seconds."""
         record = self._record_for(key)
         count = record.count_failures(now_s, self._options.within_s)
         if count >= self._failures_max:

@@ -46,7 +46,8 @@ def recorded_events(server: Server, client_id: str) -> JsonObject | None:
 def recorded_events_about(server: Server, client_id: str, offset: int) -> list[JsonObject]:
     """Return the recorded events of a client that may be about the message at ``offset``.
 
-    If ``certain`` is false, the events of that time may be about other messages only.
+    Each is an object with ``kind``, ``detail``, the times ``first_us`` and ``last_us``, and
+    ``certain``: false if the events between these times may all be about other messages.
     """
     recorder = server.context.recorder
     record = None if recorder is None else recorder.record_of(client_id)
@@ -67,7 +68,8 @@ def is_recorded(server: Server, client_id: str, offset: int) -> bool:
 
 
 def committed_about(server: Server, offset: int) -> list[JsonObject]:
-    """Return the recorded times at which the message at ``offset`` may have become durable."""
+    """Return the recorded times at which the message at ``offset`` may have become durable, as
+    objects like those of ``recorded_events_about``."""
     recorder = server.context.recorder
     if recorder is None:
         return []

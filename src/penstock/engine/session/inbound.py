@@ -170,8 +170,13 @@ class Inbound:
     def forget(self, before_us: int, now: Now, is_offline: bool = False) -> int:
         """Forget identifiers whose timeout began at ``before_us`` or earlier; return how many.
 
-        With ``is_offline`` only identifiers of MQTT 3.1 messages are forgotten. A message that has
-        its PUBREL is not forgotten, because it still waits to be routed; its timeout restarts.
+        A message that was released and waits to be routed is not forgotten; its timeout restarts.
+
+        Args:
+            before_us: time on the steady clock, in microseconds.
+            now: the present time.
+            is_offline: forget only identifiers of MQTT 3.1 messages, because the client is
+                disconnected.
         """
         old = [
             number

@@ -22,7 +22,7 @@ REMOVED: Final = "_gone"
 """The column that is true in a row for a message that removed a retained message."""
 
 Reduce = Callable[[pa.Table], pa.Table]
-"""A function from the rows of some messages to those that make a difference."""
+"""A function that returns only the rows of its argument on which the derived table depends."""
 
 
 class SourceRows:

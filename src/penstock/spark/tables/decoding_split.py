@@ -37,7 +37,8 @@ MESSAGE_ID: Final = "message_id"
 """The column with the id of a message, if that is a user property."""
 
 SEEN_AT: Final = "seen_at"
-"""The column with the time at which a message with the same id was received that the table has."""
+"""The column with the time of receipt of the last row of the table that has the message's id; null
+if there is none."""
 
 _NO_ROWS: Final = "the payload has no rows"
 

@@ -53,8 +53,8 @@ class Repeats:
         Args:
             messages: the messages of a batch.
             rows: the table in which they will land.
-            replaced: the range that a backfill will replace: rows from its start on do not count;
-                else None.
+            replaced: the range that a backfill will replace: rows from its start on are not
+                compared; None without a backfill.
         """
         schema = StructType([*SPARK_SCHEMA.fields, StructField(MESSAGE_ID, StringType())])
         identified = messages.mapInArrow(_AddMessageIds(self._split), schema)
@@ -72,9 +72,10 @@ class Repeats:
     def _landed_ids(
         self, messages: DataFrame, rows: LandedTable, replaced: Span | None
     ) -> DataFrame | None:
-        """Return the ids of the rows that count, each with its latest time of receipt.
+        """Return the ids of landed rows, each with its latest time of receipt; None for no rows.
 
-        None if there are no such rows.
+        They are read from files of the time in which a repeat counts; for a backfill from all
+        files, without the rows from the start of the range ``replaced`` on.
         """
         files = rows.recent_files(self._within if replaced is None else timedelta.max)
         if not files:
