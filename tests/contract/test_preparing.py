@@ -35,7 +35,7 @@ from tests.support.readable import readable
 NOW = Now(1000.0, 1_800_000_000_000_000)
 LIMITS = EngineLimits()
 SPILLING = EngineLimits("plant", max_inflight=7, max_mqueue_len=2, mqueue_overflow="spill")
-ZONES = {"plant": SPILLING, "": LIMITS}
+LIMITS_BY_NAME = {"plant": SPILLING, "": LIMITS}
 CLIENTS = [f"client-{number}" for number in range(6)]
 FILTERS = ["a/b", "a/+", "a/#", "+/b", "#", "ä/+/c", "$share/g/a/+", "$share/h/#", "x"]
 TOPICS = ["a/b", "a", "ä/1/c", "x", "other"]
@@ -88,9 +88,12 @@ class Commits:
             number = self._next_number if known is None else known.number
             account = random.choice(("", "user u")) if known is None else known.account
             self._next_number = max(self._next_number, number + 1)
-            expiry_s, zone = random.choice((0, 100, 100, 2**32 - 1)), random.choice(("", "plant"))
+            expiry_s, limits_name = (
+                random.choice((0, 100, 100, 2**32 - 1)),
+                random.choice(("", "plant")),
+            )
             known = SessionRecord(
-                client_id, number, expiry_s, random.choice((0, 5)), zone, "u", True, account
+                client_id, number, expiry_s, random.choice((0, 5)), limits_name, "u", True, account
             )
             commit.sessions.append(known)
             self._records[client_id] = known
@@ -155,8 +158,8 @@ def state_of(server: Server) -> object:
         sessions[client_id] = (
             session.number,
             session.expiry_interval_s,
-            session.zone,
-            session.limits.zone,
+            session.limits_name,
+            session.limits.name,
             session.username,
             session.is_stored,
             session.queue_length,
@@ -215,20 +218,22 @@ def behaviour_of(server: Server) -> object:
 
 def prepared_of(store: RocksStore) -> PreparedSessions:
     """Sessions prepared from what a store has now."""
-    prepared = PreparedSessions(LIMITS, (), None, ZONES)
+    prepared = PreparedSessions(LIMITS, (), None, LIMITS_BY_NAME)
     Preparation(prepared).load(store._database)
     return prepared
 
 
 def server_of(recovered: RecoveredState, prepared: PreparedSessions | None) -> Server:
-    return Server(LIMITS, recovered, (), "fsync", NOW, zones=ZONES, prepared=prepared)
+    return Server(
+        LIMITS, recovered, (), "fsync", NOW, limits_by_name=LIMITS_BY_NAME, prepared=prepared
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_followed_sessions_are_those_of_the_store(tmp_path: Path, seed: int) -> None:
     store = RocksStore(tmp_path)
     commits = Commits(seed)
-    followed = PreparedSessions(LIMITS, (), None, ZONES)
+    followed = PreparedSessions(LIMITS, (), None, LIMITS_BY_NAME)
     preparation = Preparation(followed)
     for step in range(STEPS):
         if step == STEPS // 3:  # the standby comes: from here on it is told the changes

@@ -114,7 +114,7 @@ def fields(value: object) -> object:
         )
     if isinstance(value, SessionRecord):
         at_us = value.disconnected_at_us
-        return (value.client_id, value.number, value.expiry_interval_s, at_us, value.zone)
+        return (value.client_id, value.number, value.expiry_interval_s, at_us, value.limits_name)
     if isinstance(value, SubscriptionRecord):
         return (value.number, value.topic_filter, value.subscription, value.identifier)
     if isinstance(value, WillRecord):

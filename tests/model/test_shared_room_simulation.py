@@ -110,9 +110,9 @@ def in_memory_only(group: SharedGroup) -> int:
 class Member:
     """A correct client of the group, with a listener of its own."""
 
-    def __init__(self, name: str, zone: str, packet_max: int | None, world: World) -> None:
+    def __init__(self, name: str, limits_name: str, packet_max: int | None, world: World) -> None:
         self.name = name
-        self.zone = zone
+        self.limits_name = limits_name
         self.line: Line | None = None
         self.clean = True
         self._packet_max = packet_max
@@ -131,7 +131,7 @@ class Member:
     def connect(self, window: int) -> None:
         if self.line is not None:
             self.gone()
-        self.line = self._world.bench.line(zone=self.zone)
+        self.line = self._world.bench.line(limits_name=self.limits_name)
         wish = Properties(
             session_expiry_interval=self.expiry_s,
             receive_maximum=window,
@@ -217,10 +217,10 @@ class World:
         self.random = random = Random(seed)
         self.varied = varied
         self.alone = random.random() < 0.5  # one group and nothing beside: its room can be asked
-        self.zones = {f"z{number}": self._bounds(f"z{number}") for number in range(4)}
+        self.limits_by_name = {f"z{number}": self._bounds(f"z{number}") for number in range(4)}
         self.guarded = varied and self.alone and random.random() < 0.5
         if self.guarded:
-            self.zones["z0"] = EngineLimits(max_mqueue_len=0, zone="z0")
+            self.limits_by_name["z0"] = EngineLimits(max_mqueue_len=0, name="z0")
         sharing = SharingOptions(strategy=random.choice(list(STRATEGIES)), seed=seed)
         streams = random.choice(((), ("#",)))
         memory = random.choice((0, 1500, 4000)) if varied and not self.guarded else 0
@@ -229,7 +229,9 @@ class World:
         if self.guarded:
             waiting = 0
         limits = EngineLimits(qos0_bytes_max=memory, waiting_bytes_max=waiting)
-        self.bench = Bench(limits, streams, sharing, authorize=rights, zones=self.zones)
+        self.bench = Bench(
+            limits, streams, sharing, authorize=rights, limits_by_name=self.limits_by_name
+        )
         self.arrived: set[int] = set()
         self.accepted: set[int] = set()
         self.completed = 0
@@ -256,7 +258,7 @@ class World:
             self.subscribe(member)
         self.settle()
 
-    def _bounds(self, zone: str) -> EngineLimits:
+    def _bounds(self, name: str) -> EngineLimits:
         random = self.random
         return EngineLimits(
             max_inflight=random.choice((1, 2, 8)),
@@ -264,7 +266,7 @@ class World:
             max_mqueue_bytes=random.choice((0, 0, 1000)),
             mqueue_overflow=random.choice((DROP_OLDEST, DROP_NEWEST, REJECT, SPILL)),
             mqueue_priorities=random.choice(({}, {"t": 5})),
-            zone=zone,
+            name=name,
         )
 
     # -- steps -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from penstock.protocol.packets import Subscription
 
 _FIELDS: dict[type, tuple[str, ...]] = {
     SessionRecord: (
-        *("client_id", "number", "expiry_interval_s", "disconnected_at_us", "zone", "username"),
+        *("client_id", "number", "expiry_interval_s", "disconnected_at_us", "limits_name", "username"),
         *("owned", "account"),
     ),
     SubscriptionRecord: ("number", "topic_filter", "subscription", "identifier"),

@@ -33,7 +33,7 @@ from penstock.engine.options import EventOptions, Offers, ServerOptions, Sharing
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
-from penstock.runtime.dialler import established_zone
+from penstock.runtime.dialler import with_established_mark
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
@@ -169,13 +169,15 @@ def prepared_sessions(settings: Settings) -> PreparedSessions:
     of the settings the standby needs a new one.
     """
     limits = engine_limits(settings, settings.listener)
-    zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
-    zones[limits.zone] = limits
+    by_name = {other.name: engine_limits(settings, other) for other in settings.listener.others}
+    by_name[limits.name] = limits
     for remote in settings.bridge.remotes:
-        bounds = bridge_limits(settings, remote)
-        zones[bounds.zone] = bounds
-        zones[established_zone(bounds.zone)] = bounds
-    return PreparedSessions(limits, _streamed_filters(settings), _sharing_options(settings), zones)
+        of_bridge = bridge_limits(settings, remote)
+        by_name[of_bridge.name] = of_bridge
+        by_name[with_established_mark(of_bridge.name)] = of_bridge
+    return PreparedSessions(
+        limits, _streamed_filters(settings), _sharing_options(settings), by_name
+    )
 
 
 def make_engine(
@@ -222,7 +224,7 @@ def make_engine(
         server_options(settings),
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
-        prepared.zones,
+        prepared.limits_by_name,
         event_options(settings),
         client_groups(settings),
         settings.events.recorded_clients,
@@ -233,9 +235,9 @@ def make_engine(
 
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
     """Return the limits of a listener's connections: the listener's own, else those of [limits]."""
-    zone = settings.limits_of(listener)
+    configured = settings.limits_of(listener)
     limits = EngineLimits(
-        listener.name, **limits_in(zone), **limits_in(listener), **_shared_limits(settings)
+        listener.name, **limits_in(configured), **limits_in(listener), **_shared_limits(settings)
     )
     limits.offers = Offers(
         listener.maximum_qos,
@@ -249,10 +251,10 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
 
 def bridge_limits(settings: Settings, remote: RemoteBroker) -> EngineLimits:
     """Return the limits of a bridge's session and connections."""
-    zone = settings.limits_of_bridge(remote)
+    configured = settings.limits_of_bridge(remote)
     limits = EngineLimits(
         f"bridge {remote.name}",
-        **limits_in(zone),
+        **limits_in(configured),
         **limits_in(settings.listener),
         **_shared_limits(settings),
     )
@@ -264,7 +266,7 @@ def bridge_limits(settings: Settings, remote: RemoteBroker) -> EngineLimits:
 
 
 def _shared_limits(settings: Settings) -> dict[str, object]:
-    """Return the limits that apply to all zones together, by name."""
+    """Return the limits that all listeners and bridges share, by name."""
     return limits_in(settings.memory) | limits_in(settings.durability)
 
 

@@ -460,7 +460,7 @@ class RunningBroker:
         yield from self._children.samples()
 
     async def _open_listeners(self, driver: Driver) -> None:
-        """Open all listeners, each with the limits of its zone."""
+        """Open all listeners, each with its own limits."""
         settings = self.settings
         descriptors = prepare_descriptors(settings)
         sockets = {} if self._takeover is None else self._takeover.sockets

@@ -51,7 +51,7 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Suback
 from penstock.protocol.properties import encode_properties
-from penstock.runtime.dialler import Dialler, established_zone
+from penstock.runtime.dialler import Dialler, with_established_mark
 from penstock.runtime.driver import Driver
 from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
@@ -123,10 +123,10 @@ class Bridge(ClientCallbacks):
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
         known = server.registry.sessions.get(name)
-        zone = self._limits.zone if known is None else known.zone
+        limits_name = self._limits.name if known is None else known.limits_name
         session = server.registry.open(name, False, NEVER_EXPIRES_S, self._limits)
-        if zone == established_zone(self._limits.zone):
-            session.zone = zone
+        if limits_name == with_established_mark(self._limits.name):
+            session.limits_name = limits_name
         session.set_user(None, None)
         session.transmission.forwarding = self._outgoing
         if self._remote.ends_at_message_max > 0:

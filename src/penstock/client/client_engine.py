@@ -155,10 +155,10 @@ class ClientEngine(ClientCallbacks):
         """Return the recovered session, or a new one, with ``publications`` for its outcomes."""
         registry = self.server.registry
         known = registry.sessions.get(self.client_id)
-        zone = self.limits.zone if known is None else known.zone
+        limits_name = self.limits.name if known is None else known.limits_name
         expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
         session = registry.open(self.client_id, False, expiry_s, self.limits)
-        session.zone = zone
+        session.limits_name = limits_name
         session.transmission.outcomes = self.publications
         self.server.drops.drop_handler = self.publications
         return session

@@ -10,7 +10,7 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect
 from penstock.protocol.properties import Properties
 
-ZONE: Final = "client"
+_LIMITS_NAME: Final = "client"
 _TOPIC_ALIASES_MAX: Final = 16
 
 
@@ -34,7 +34,7 @@ def session_limits(options: Options) -> EngineLimits:
         await_rel_timeout_s=0.0,
         slow_peer_timeout_s=0.0,
         producer_expiry_s=0.0,  # a program may pause for any time
-        zone=ZONE,
+        name=_LIMITS_NAME,
     )
 
 

@@ -26,13 +26,13 @@ SPILL: Final = "spill"
 
 @final
 class EngineLimits:
-    """The limits of one zone (a listener's clients, or a bridge) and of the whole engine.
+    """The limits of the clients of a listener, or of a bridge, and of the whole engine.
 
     ``declared_limits`` explains each limit, with its unit, range and default. Here they are native
     attributes, because compiled code reads them for each packet.
 
     Args:
-        zone: name of the listener to whose clients the limits apply.
+        name: name of the listener to whose clients the limits apply; "bridge NAME" for a bridge.
         given: limits that differ from their defaults, by name.
 
     Raises:
@@ -82,15 +82,15 @@ class EngineLimits:
     producers_per_user_max: int
     producer_expiry_s: float
 
-    def __init__(self, zone: str = "", **given: object) -> None:
-        self.zone = zone
+    def __init__(self, name: str = "", **given: object) -> None:
+        self.name = name
         self.sent_packet_bytes_max = 0  # a bridge's limit; 0 = only that of the remote broker
         values = default_limits()
-        for name in given:
-            if name not in values:
-                raise TypeError(f"EngineLimits has no limit {name!r}")
-        for name, value in (values | given).items():
-            setattr(self, name, value)
+        for limit in given:
+            if limit not in values:
+                raise TypeError(f"EngineLimits has no limit {limit!r}")
+        for limit, value in (values | given).items():
+            setattr(self, limit, value)
         self.offers = Offers()  # features that the listener offers
         self.rejects = self.mqueue_overflow == REJECT
         self.priorities = (

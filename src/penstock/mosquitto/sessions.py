@@ -58,7 +58,7 @@ from penstock.mosquitto.database import (
 )
 from penstock.protocol.packets import Publish, Subscription
 from penstock.protocol.properties import Properties, encode_properties
-from penstock.runtime.dialler import established_zone
+from penstock.runtime.dialler import with_established_mark
 from penstock.store.rocks import RocksStore
 
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
@@ -289,7 +289,7 @@ class _SessionImporter:
         limits = bridge_limits(self._settings, remote)
         session = self._server.registry.open(session_of(name), False, NEVER_EXPIRES_S, limits)
         if not remote.clean_start:
-            session.zone = established_zone(limits.zone)
+            session.limits_name = with_established_mark(limits.name)
         return session
 
     def _expiry_of(self, client: StoredClient) -> tuple[int, int]:

@@ -10,8 +10,8 @@
 to one session.
 
 A session is *established* when the server may have state of it. Our half of the session is marked
-so on disk before the server can have any state (``established_zone``): only a session that both
-sides know can be resumed [MQTT-3.2.2-4].
+so on disk (``with_established_mark``) before the server can have any state: only a session that
+both sides know can be resumed [MQTT-3.2.2-4].
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ from penstock.transport.dialling import dial
 logger = get_logger(__name__)
 
 _LOGGED_ERRORS_MAX: Final = 100  # addresses whose latest error is remembered
+_ESTABLISHED: Final = ", established"  # behind the ``limits_name`` of an established session
 
 
-def established_zone(zone: str) -> str:
-    """Return the zone under which an established session is stored."""
-    return f"{zone}, established"
+def with_established_mark(limits_name: str) -> str:
+    """Return a ``limits_name`` with the mark of an established session, as a session stores it."""
+    return f"{limits_name}{_ESTABLISHED}"
 
 
 @final
@@ -124,7 +125,7 @@ class Dialler:
         # The number of connections on which the server is still asked to release the packet
         # identifiers of an earlier program.
         self.inherits = 0
-        self.is_known = session.zone == established_zone(limits.zone)
+        self.is_known = self._is_established
         if self.is_known:
             self.establish()  # opening the session stored it as not established
 
@@ -132,6 +133,10 @@ class Dialler:
     def is_connected(self) -> bool:
         """True if the server has accepted the present connection."""
         return self.connection is not None and self.connection.state == CONNECTED
+
+    @property
+    def _is_established(self) -> bool:
+        return self._session.limits_name == with_established_mark(self._limits.name)
 
     async def run(self) -> None:
         """Keep the session connected until cancelled."""
@@ -170,8 +175,7 @@ class Dialler:
         """Establish the session once the server has released the packet identifiers of an earlier
         program."""
         assert self.connection is not None
-        is_established = self._session.zone == established_zone(self._limits.zone)
-        if not is_established and not self.connection.inherits:
+        if not self._is_established and not self.connection.inherits:
             self.establish()
 
     def on_end(self) -> None:
@@ -186,11 +190,11 @@ class Dialler:
         afterwards. A session that the server has without this record is not ours.
         """
         session = self._session
-        session.zone = established_zone(self._limits.zone)
+        session.limits_name = with_established_mark(self._limits.name)
         if session.is_stored:
             interval_s = session.expiry_interval_s
             self._server.context.batch.put_session(
-                SessionRecord(session.client_id, session.number, interval_s, 0, session.zone)
+                SessionRecord(session.client_id, session.number, interval_s, 0, session.limits_name)
             )
 
     # -- dialling ---------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     number: int
     expiry_interval_s: int
     disconnected_at_us: int
-    zone: str = ""
+    limits_name: str = ""
     username: str | None = None
     owned: bool = False
     account: str = ""
@@ -158,7 +158,7 @@ def encode_session(record: SessionRecord) -> bytes:
             record.number,
             record.expiry_interval_s,
             record.disconnected_at_us,
-            record.zone,
+            record.limits_name,
             record.username,
             record.owned,
             record.account,
@@ -174,7 +174,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
         row.number,
         row.expiry_interval_s,
         row.disconnected_at_us,
-        row.zone,
+        row.limits_name,
         row.username,
         row.owned or row.username is not None,
         row.account,

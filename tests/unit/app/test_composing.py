@@ -50,7 +50,7 @@ def test_every_limit_of_a_zone_reaches_the_engine() -> None:
     settings = load_settings(None, {"listener.others": [other]}, {})
     main, services = settings.listener.enabled_listeners()
     limits = engine_limits(settings, services)
-    assert limits.zone == "services"
+    assert limits.name == "services"
     assert {name: getattr(limits, name) for name in zone} == zone
     assert (limits.connect_timeout_s, limits.write_buffer_bytes_max) == (3.0, 5000)
     for name in Limits.model_fields:

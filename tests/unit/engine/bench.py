@@ -44,8 +44,8 @@ EPOCH: Final = "20270115T080000-00000000"
 class Line:
     """A client's end of a connection to the bench."""
 
-    def __init__(self, bench: Bench, version: int, zone: str = "") -> None:
-        limits = bench.zones.get(zone, bench.server.limits)
+    def __init__(self, bench: Bench, version: int, limits_name: str = "") -> None:
+        limits = bench.limits_by_name.get(limits_name, bench.server.limits)
         self.connection = ServerConnection(bench.server, limits, bench.now)
         self.version = version
         self.bench = bench
@@ -96,7 +96,7 @@ class Bench:
         authorize: what a client may do; everything without.
         options: what clients are told.
         dead_letters: their topic; none without.
-        zones: bounds of further listeners, by name.
+        limits_by_name: bounds of further listeners, by name.
         events: what the broker tells of its own life.
         recorded_clients: of how many clients the flight recorder has the last events.
     """
@@ -110,7 +110,7 @@ class Bench:
         authorize: Authorize | None = None,
         options: ServerOptions | None = None,
         dead_letters: str = "",
-        zones: dict[str, EngineLimits] | None = None,
+        limits_by_name: dict[str, EngineLimits] | None = None,
         events: EventOptions | None = None,
         recorded_clients: int = 0,
     ) -> None:
@@ -124,7 +124,7 @@ class Bench:
         self._sharing = sharing
         self._options = options
         self._dead_letters = dead_letters
-        self.zones = zones or {}
+        self.limits_by_name = limits_by_name or {}
         self._events = events
         self._recorded_clients = recorded_clients
         self.server = self._start()
@@ -142,7 +142,7 @@ class Bench:
             self.authorize,
             self._options,
             self._dead_letters,
-            zones=self.zones,
+            limits_by_name=self.limits_by_name,
             events=self._events,
             recorded_clients=self._recorded_clients,
         )
@@ -166,13 +166,13 @@ class Bench:
 
     # -- connections -------------------------------------------------------------------
 
-    def line(self, version: int = 5, zone: str = "") -> Line:
+    def line(self, version: int = 5, limits_name: str = "") -> Line:
         """A connection without CONNECT."""
-        return Line(self, version, zone)
+        return Line(self, version, limits_name)
 
-    def connect(self, packet: Connect, zone: str = "") -> tuple[Line, Connack]:
+    def connect(self, packet: Connect, limits_name: str = "") -> tuple[Line, Connack]:
         """A connection with CONNECT sent and answered."""
-        line = self.line(packet.version, zone)
+        line = self.line(packet.version, limits_name)
         line.send(packet)
         self.commit()
         answer = line.read()

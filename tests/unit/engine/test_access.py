@@ -296,7 +296,7 @@ def test_a_client_whose_connect_is_read_after_its_end_takes_over_from_nobody() -
     data = encode(connect(), 5)
     left.receive(data[:15])
     left.receive(data[15:])
-    bench.zones["quick"] = EngineLimits()
+    bench.limits_by_name["quick"] = EngineLimits()
     present = bench.line(5, "quick")
     present.send(connect())
     bench.commit()

@@ -307,9 +307,9 @@ def test_who_may_not_receive_any_more_is_in_nobodys_way() -> None:
 
 
 def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
-    zones = {"dropping": EngineLimits(max_inflight=1, max_mqueue_len=1)}
+    limits_by_name = {"dropping": EngineLimits(max_inflight=1, max_mqueue_len=1)}
     for topic_filter in ("t", SHARED):
-        bench = Bench(FULL, streams=(), zones=zones)
+        bench = Bench(FULL, streams=(), limits_by_name=limits_by_name)
         away(bench, topic_filter)
         publishers = waiting(bench, 5)
         wish = Properties(session_expiry_interval=3600)

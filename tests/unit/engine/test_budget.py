@@ -94,8 +94,8 @@ def test_qos_1_has_room_when_qos_0_has_none() -> None:
 def test_room_comes_back(way: str, streams: tuple[str, ...]) -> None:
     """However a message leaves its queue, nothing of it is counted any more."""
     limits = EngineLimits(max_mqueue_len=3)
-    narrow = EngineLimits(max_mqueue_len=1, zone="narrow")
-    bench = Bench(limits, streams, zones={"narrow": narrow})
+    narrow = EngineLimits(max_mqueue_len=1, name="narrow")
+    bench = Bench(limits, streams, limits_by_name={"narrow": narrow})
     budget = bench.server.context.budget
     topic_filter = "$share/g/t" if way == "taken over" else "t"
     away(bench, 1, topic_filter)

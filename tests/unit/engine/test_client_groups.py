@@ -69,9 +69,9 @@ def test_a_name_that_is_too_long_fits_no_pattern() -> None:
 
 
 def test_traffic_counts_in_the_pair_of_its_client_from_connect_on() -> None:
-    bench = Bench(zones={"tls": EngineLimits("tls")})
+    bench = Bench(limits_by_name={"tls": EngineLimits("tls")})
     counters = grouped(bench)
-    line = bench.line(zone="tls")
+    line = bench.line(limits_name="tls")
     early = Connect("press-1", 5, True, 0), Publish("t", b"12", 0), Publish("t", b"3", 0)
     line.receive(b"".join(encode(packet, 5) for packet in early))  # in one read
     bench.commit()

@@ -12,7 +12,7 @@ from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, S
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
-MOUNTED = EngineLimits(zone="tenant")
+MOUNTED = EngineLimits(name="tenant")
 MOUNTED.offers = Offers(mount_point="tenant/")
 
 
@@ -36,7 +36,7 @@ def test_a_topic_that_is_no_more_than_the_mount_point_is_not_seen(
     version: int, qos: int, retain: bool
 ) -> None:
     """Another listener's client may publish there, and ``#`` matches it [MQTT-4.7.3-1]."""
-    bench = Bench(zones={"tenant": MOUNTED})
+    bench = Bench(limits_by_name={"tenant": MOUNTED})
     line = behind(bench, version)
     if not retain:
         line.send(Subscribe(1, [Subscription("#", 2)]))
@@ -52,7 +52,7 @@ def test_a_topic_that_is_no_more_than_the_mount_point_is_not_seen(
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_session_of_another_listener_shows_nothing_beyond_the_mount_point(version: int) -> None:
     """What waited in it and what it subscribed to there stays there."""
-    bench = Bench(zones={"tenant": MOUNTED})
+    bench = Bench(limits_by_name={"tenant": MOUNTED})
     outside = bench.join("t", version, durable=True)
     outside.send(Subscribe(1, [Subscription("#", 1)]))
     bench.commit()
@@ -68,7 +68,7 @@ def test_a_session_of_another_listener_shows_nothing_beyond_the_mount_point(vers
 
 
 def test_a_topic_alias_stands_for_the_mounted_topic() -> None:
-    bench = Bench(EngineLimits(topic_alias_maximum=1), zones={"tenant": MOUNTED})
+    bench = Bench(EngineLimits(topic_alias_maximum=1), limits_by_name={"tenant": MOUNTED})
     all_of_it = bench.subscriber("all", "#", 0)
     line = behind(bench, 5)
     for topic, payload in (("a", b"1"), ("", b"2")):
@@ -77,7 +77,7 @@ def test_a_topic_alias_stands_for_the_mounted_topic() -> None:
 
 
 def test_a_topic_that_is_too_long_with_its_mount_point_is_refused_by_its_bytes() -> None:
-    bench = Bench(zones={"tenant": MOUNTED})
+    bench = Bench(limits_by_name={"tenant": MOUNTED})
     for characters, is_refused in ((32_764, False), (32_765, True)):
         line = behind(bench, 5)
         line.send(Publish(characters * "é", b"", 0))  # two bytes each, and seven of "tenant/"

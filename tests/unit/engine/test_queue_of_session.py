@@ -118,8 +118,8 @@ def test_priorities_are_sent_first_and_survive_a_crash(crash: bool) -> None:
 
 def test_priorities_are_those_of_the_zone_the_session_comes_back_through() -> None:
     """For what arrives from then on, also while it is away again."""
-    ranked = EngineLimits(mqueue_priorities=PRIORITIES, max_inflight=1, zone="ranked")
-    bench = Bench(EngineLimits(max_inflight=1), zones={"ranked": ranked})
+    ranked = EngineLimits(mqueue_priorities=PRIORITIES, max_inflight=1, name="ranked")
+    bench = Bench(EngineLimits(max_inflight=1), limits_by_name={"ranked": ranked})
     bench.subscriber("s", "#", 1).cut()
     again = Connect("s", 5, False, 0, properties=Properties(session_expiry_interval=3600))
     bench.connect(again, "ranked")[0].cut()
@@ -175,8 +175,8 @@ def test_a_spilled_queue_has_no_limit_and_comes_back_whole(crash: bool) -> None:
 
 @pytest.mark.parametrize("larger", [{"mqueue_overflow": SPILL}, {"max_mqueue_len": 100}])
 def test_a_restart_keeps_what_the_zone_of_the_session_has_room_for(larger: dict[str, Any]) -> None:
-    zones = {"inside": EngineLimits(**{"max_mqueue_len": 3, "zone": "inside", **larger})}
-    bench = Bench(EngineLimits(max_mqueue_len=3), zones=zones)
+    limits_by_name = {"inside": EngineLimits(**{"max_mqueue_len": 3, "name": "inside", **larger})}
+    bench = Bench(EngineLimits(max_mqueue_len=3), limits_by_name=limits_by_name)
     line, _ = bench.connect(Connect("s", 4, False), "inside")
     line.send(Subscribe(1, [Subscription("t", 1)]))
     bench.commit()
@@ -195,14 +195,14 @@ def test_a_restart_keeps_what_the_zone_of_the_session_has_room_for(larger: dict[
 
 def test_a_restart_drops_nothing_of_a_zone_that_is_gone() -> None:
     """What may wait from then on is bounded as for the broker; what is there stays till then."""
-    bench = Bench(EngineLimits(max_mqueue_len=3), zones={"old": EngineLimits(zone="old")})
+    bench = Bench(EngineLimits(max_mqueue_len=3), limits_by_name={"old": EngineLimits(name="old")})
     line, _ = bench.connect(Connect("s", 4, False), "old")
     line.send(Subscribe(1, [Subscription("t", 1)]))
     bench.commit()
     line.cut()
     for body in numbered(10):
         bench.publish("t", body)
-    bench.zones = {"new": EngineLimits(zone="new")}
+    bench.limits_by_name = {"new": EngineLimits(name="new")}
     bench.restart()
     line, _ = bench.connect(Connect("s", 4, False), "new")
     assert drain(bench, line) == numbered(10)
@@ -210,8 +210,10 @@ def test_a_restart_drops_nothing_of_a_zone_that_is_gone() -> None:
 
 
 def test_after_a_restart_a_zone_that_rejects_still_does() -> None:
-    zones = {"inside": EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, zone="inside")}
-    bench = Bench(zones=zones)
+    limits_by_name = {
+        "inside": EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, name="inside")
+    }
+    bench = Bench(limits_by_name=limits_by_name)
     line, _ = bench.connect(Connect("s", 4, False), "inside")
     line.send(Subscribe(1, [Subscription("t", 1)]))
     bench.commit()

@@ -142,14 +142,14 @@ def test_a_member_that_does_not_read_takes_nothing(overflow: str) -> None:
 def test_what_a_full_queue_does_follows_from_all_members(
     policies: tuple[str, ...], what: str
 ) -> None:
-    zones = {
-        f"z{number}": EngineLimits(max_mqueue_len=1, mqueue_overflow=policy, zone=f"z{number}")
+    limits_by_name = {
+        f"z{number}": EngineLimits(max_mqueue_len=1, mqueue_overflow=policy, name=f"z{number}")
         for number, policy in enumerate(policies)
     }
-    bench = Bench(EngineLimits(mqueue_overflow=REJECT), zones=zones)
+    bench = Bench(EngineLimits(mqueue_overflow=REJECT), limits_by_name=limits_by_name)
     wish = Properties(session_expiry_interval=3600)
-    for zone in zones:
-        line, _ = bench.connect(Connect(zone, properties=wish), zone)
+    for limits_name in limits_by_name:
+        line, _ = bench.connect(Connect(limits_name, properties=wish), limits_name)
         line.send(Subscribe(1, [Subscription(SHARED, 1)]))
         bench.commit()
         line.cut()

@@ -124,15 +124,15 @@ def test_connect_is_judged(connect: Connect, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "characters", "taken"),
+    ("limits_name", "characters", "taken"),
     [("old", 0, False), ("old", 24, True), ("old", 64, True), ("old", 65, False), ("", 24, False)],
 )
 def test_longer_client_identifiers_of_mqtt_31_where_allowed(
-    zone: str, characters: int, taken: bool
+    limits_name: str, characters: int, taken: bool
 ) -> None:
     """23 characters (v3.1 §3.1) unless a setting of its listener relaxes it."""
-    bench = Bench(zones={"old": EngineLimits(v31_client_id_len_max=64, zone="old")})
-    _, connack = bench.connect(Connect("ü" * characters, 3, True, 0), zone)
+    bench = Bench(limits_by_name={"old": EngineLimits(v31_client_id_len_max=64, name="old")})
+    _, connack = bench.connect(Connect("ü" * characters, 3, True, 0), limits_name)
     code = reasons.SUCCESS if taken else reasons.CLIENT_IDENTIFIER_NOT_VALID
     assert connack.reason_code == code
 

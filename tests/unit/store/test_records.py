@@ -59,10 +59,10 @@ def fields(message: Message) -> tuple[object, ...]:
 
 @given(TEXT, NUMBER, st.integers(1, 0xFFFFFFFF), NUMBER, TEXT, st.none() | TEXT)
 def test_sessions(
-    client_id: str, number: int, expiry_s: int, at_us: int, zone: str, username: str | None
+    client_id: str, number: int, expiry_s: int, at_us: int, limits_name: str, username: str | None
 ) -> None:
     value = records.encode_session(
-        SessionRecord(client_id, number, expiry_s, at_us, zone, username)
+        SessionRecord(client_id, number, expiry_s, at_us, limits_name, username)
     )
     read = records.decode_session(client_id, value)
     assert read.client_id == client_id
@@ -70,15 +70,15 @@ def test_sessions(
         read.number,
         read.expiry_interval_s,
         read.disconnected_at_us,
-        read.zone,
+        read.limits_name,
         read.username,
-    ) == (number, expiry_s, at_us, zone, username)
+    ) == (number, expiry_s, at_us, limits_name, username)
 
 
 def test_a_session_of_an_older_store_has_no_zone() -> None:
     read = records.decode_session("c", msgspec.msgpack.encode((1, 7, 3600, 99)))
     assert (read.number, read.expiry_interval_s, read.disconnected_at_us) == (7, 3600, 99)
-    assert read.zone == ""
+    assert read.limits_name == ""
 
 
 @pytest.mark.parametrize(("username", "is_owned"), [(None, False), ("alice", True)])

@@ -45,7 +45,7 @@ class SessionRecord:
         expiry_interval_s: session expiry interval in seconds, 1..0xFFFFFFFF (never).
         disconnected_at_us: when the client disconnected, microseconds of the steady clock; 0 while
             it is connected.
-        zone: the listener that the client used last, whose limits apply; empty if not known.
+        limits_name: the name of its limits, see ``Session``; empty if not known.
         username: the user's name; None for an anonymous client.
         owned: whether ``username`` is known; False for sessions of an older Penstock.
         account: the key of its memory account, see ``accounts``; empty for the common account.
@@ -57,7 +57,7 @@ class SessionRecord:
         number: int,
         expiry_interval_s: int,
         disconnected_at_us: int,
-        zone: str = "",
+        limits_name: str = "",
         username: str | None = None,
         owned: bool = False,
         account: str = "",
@@ -66,7 +66,7 @@ class SessionRecord:
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.disconnected_at_us = disconnected_at_us
-        self.zone = zone
+        self.limits_name = limits_name
         self.username = username
         self.owned = owned
         self.account = account

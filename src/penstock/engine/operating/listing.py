@@ -91,7 +91,7 @@ def session_summary(server: Server, session: Session) -> SessionSummary:
         session.username,
         session.link is not None,
         None if connection is None else connection.address,
-        session.zone,
+        session.limits_name,
         0 if connection is None else connection.version,
         since + lead_us if since > 0 else 0,
         expires_at_us(session, lead_us),

@@ -60,7 +60,8 @@ class Survey:
             return
         self.window.count(session.window_length)
         self.by_version[connection.version] = self.by_version.get(connection.version, 0) + 1
-        self.by_listener[session.zone] = self.by_listener.get(session.zone, 0) + 1
+        name = session.limits_name
+        self.by_listener[name] = self.by_listener.get(name, 0) + 1
         counters = connection.link.counters
         pair = (counters.listener, counters.group)
         self.by_group[pair] = self.by_group.get(pair, 0) + 1

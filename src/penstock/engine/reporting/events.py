@@ -181,12 +181,12 @@ class Events:
 
     # -- clients -------------------------------------------------------------------------
 
-    def note_connected(self, client_id: str, zone: str, event: Event) -> None:
-        """Note that a client was accepted by the listener ``zone``."""
+    def note_connected(self, client_id: str, listener: str, event: Event) -> None:
+        """Note that a client was accepted by a listener, by its name."""
         self.clients[client_id] = Tally(self.now_us - self.lead_us)
         event["client"] = client_id
-        event["listener"] = zone
-        event["transport"] = self._listeners.get(zone, "")
+        event["listener"] = listener
+        event["transport"] = self._listeners.get(listener, "")
         self.note(CONNECTED, event)
 
     def note_disconnected(self, client_id: str, dropped: int, event: Event) -> None:

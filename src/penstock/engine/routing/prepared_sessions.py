@@ -42,10 +42,11 @@ class PreparedSessions:
     """The sessions of one broker before its start. Only one thread at a time may use them.
 
     Args:
-        limits: the limits of the broker, and of sessions whose zone is not known.
+        limits: the limits of the broker, and of sessions whose limits are not known by name.
         stream_filters: topic filters of the configured streams.
         sharing: the options of shared subscriptions.
-        zones: the limits of each listener's sessions, by the listener's name.
+        limits_by_name: the limits of the sessions of each listener and bridge, by
+            ``Session.limits_name``.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class PreparedSessions:
         limits: EngineLimits,
         stream_filters: tuple[str, ...] = (),
         sharing: SharingOptions | None = None,
-        zones: dict[str, EngineLimits] | None = None,
+        limits_by_name: dict[str, EngineLimits] | None = None,
     ) -> None:
         budget = MemoryBudget(
             limits.qos0_bytes_max,
@@ -71,7 +72,7 @@ class PreparedSessions:
             self.context, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
         self.limits = limits
-        self.zones = zones or {}
+        self.limits_by_name = limits_by_name or {}
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[str, int] = {}  # by client identifier
         self._shared_records: dict[int, dict[str, SubscriptionRecord]] = {}
@@ -195,7 +196,7 @@ class PreparedSessions:
             record.number,
             record.expiry_interval_s,
             self.context,
-            self.zones.get(record.zone, self.limits),
+            self.limits_by_name.get(record.limits_name, self.limits),
             self.drops,
             self.context.accounts.account_with_key(record.account),
         )
@@ -206,7 +207,7 @@ class PreparedSessions:
         """Return whether ``session`` was built from a record with the same values."""
         return (
             session.client_id == record.client_id
-            and session.limits is self.zones.get(record.zone, self.limits)
+            and session.limits is self.limits_by_name.get(record.limits_name, self.limits)
             and session.account.key == record.account
             and session.is_stored == (record.expiry_interval_s > 0)
         )

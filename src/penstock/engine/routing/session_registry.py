@@ -75,9 +75,10 @@ class Registry:
         context: the parts of the broker that it acts on.
         router: has the subscriptions of the sessions.
         wills: the wills, which are published at the latest when their session ends.
-        limits: the limits of the broker, and of sessions whose zone is not known.
+        limits: the limits of the broker, and of sessions whose limits are not known by name.
         drops: the counts of dropped messages.
-        zones: the limits of each listener's sessions, by the listener's name.
+        limits_by_name: the limits of the sessions of each listener and bridge, by
+            ``Session.limits_name``.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Registry:
         wills: Wills,
         limits: EngineLimits,
         drops: Drops,
-        zones: dict[str, EngineLimits] | None = None,
+        limits_by_name: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.index = SessionIndex()
@@ -96,7 +97,7 @@ class Registry:
         self._router = router
         self._wills = wills
         self._limits = limits
-        self._zones = zones or {}
+        self._limits_by_name = limits_by_name or {}
         self._drops = drops
         self._scheduled: dict[
             int, int
@@ -174,10 +175,10 @@ class Registry:
             self.sessions[client_id] = session
             self.index.add(session)
             session.account.count_session(client_id, 1)
-        session.zone = limits.zone
+        session.limits_name = limits.name
         session.username = username
         session.owned = True
-        self._set_drop_counters(session, limits.zone)
+        self._set_drop_counters(session, limits.name)
         self._store(session, 0)
         return session
 
@@ -254,14 +255,14 @@ class Registry:
                     record.number,
                     record.expiry_interval_s,
                     self._context,
-                    self._zones.get(record.zone, self._limits),
+                    self._limits_by_name.get(record.limits_name, self._limits),
                     self._drops,
                     self._context.accounts.account_with_key(record.account),
                 )
                 session.account.count_session(record.client_id, 1)
             session.expiry_interval_s = record.expiry_interval_s
             session.backlog.is_stored = True
-            session.zone = record.zone
+            session.limits_name = record.limits_name
             session.username = record.username
             session.owned = record.owned
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
@@ -269,7 +270,7 @@ class Registry:
                 context.recorder.add_disconnected(record.client_id, context.batch.next_offset)
             self.sessions[record.client_id] = session
             self.index.add(session)
-            self._set_drop_counters(session, session.limits.zone)
+            self._set_drop_counters(session, session.limits.name)
             progress = recovered.progress.get(record.number)
             session.restore(
                 progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
@@ -315,7 +316,7 @@ class Registry:
                     session.number,
                     session.expiry_interval_s,
                     disconnected_at_us,
-                    session.zone,
+                    session.limits_name,
                     session.username,
                     session.owned,
                     session.account.key,

@@ -100,7 +100,7 @@ class OpeningConnection(Connection):
 
     Args:
         server: the broker of the connection.
-        limits: the limits of its listener (its zone).
+        limits: the limits of its listener.
         now: when it was accepted.
     """
 
@@ -120,14 +120,14 @@ class OpeningConnection(Connection):
         self.connected_at_us = 0  # when its client was accepted, on the steady clock
         self.version = 0  # protocol level of the client; 0 before CONNECT
         self.limits = limits
-        self.listener = limits.zone
+        self.listener = limits.name
         self.allows_anonymous = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # user name of its certificate; None without certificate
         self.granted: SessionTerms | None = None  # None until its client is accepted
         self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
-        self.link.counters = server.context.turn.counters.counters_of_listener(limits.zone)
+        self.link.counters = server.context.turn.counters.counters_of_listener(limits.name)
         self.link.counters.sockets_accepted += 1
         self._server = server
         self._sharing = server.router.sharing
@@ -284,7 +284,7 @@ class OpeningConnection(Connection):
                 "client": "" if connect is None else _shortened(connect.client_id),
                 "user": None if connect is None else _shortened(connect.username),
                 "protocol": self.version,
-                "listener": self.limits.zone,
+                "listener": self.limits.name,
                 "code": code,
                 "reason": why,
             }
@@ -298,7 +298,7 @@ class OpeningConnection(Connection):
         if connect is not None:
             username = self.identity or connect.username
             counters = self._server.context.turn.counters.counters_of_client(
-                self.limits.zone, connect.client_id, username
+                self.limits.name, connect.client_id, username
             )
         counters.logins_failed += 1
 
@@ -406,7 +406,7 @@ class OpeningConnection(Connection):
                     "keep_alive_s": keep_alive_s,
                     "receive_maximum": receive_maximum,
                 }
-                events.note_connected(self.client_id, limits.zone, granted)
+                events.note_connected(self.client_id, limits.name, granted)
             session.attach(self.link, limits, receive_maximum, now)
 
     def _open_session(

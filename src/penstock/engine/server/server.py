@@ -53,12 +53,13 @@ class Server:
         options: settings of MQTT 5 features.
         dead_letter_topic: the topic of dead letters; empty = dropped messages are not published.
         dead_letters_of_qos0: whether dropped messages of QoS 0 are published too.
-        zones: the limits of each listener, by its name, for sessions found in the store.
+        limits_by_name: the limits of each listener and bridge, by ``Session.limits_name``, for
+            sessions found in the store.
         events: the events to write; None = no events.
         groups: the client groups, which are counted separately; None = there are none.
         recorded_clients: the number of clients in the flight recorder; 0 = it is off.
         prepared: the sessions with their subscriptions, built before with the same ``limits``,
-            ``stream_filters``, ``sharing`` and ``zones``; None = all are in ``recovered``.
+            ``stream_filters``, ``sharing`` and ``limits_by_name``; None = all are in ``recovered``.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Server:
         options: ServerOptions | None = None,
         dead_letter_topic: str = "",
         dead_letters_of_qos0: bool = False,
-        zones: dict[str, EngineLimits] | None = None,
+        limits_by_name: dict[str, EngineLimits] | None = None,
         events: EventOptions | None = None,
         groups: ClientGroups | None = None,
         recorded_clients: int = 0,
@@ -87,7 +88,7 @@ class Server:
         )
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
-        prepared = prepared or PreparedSessions(limits, stream_filters, sharing, zones)
+        prepared = prepared or PreparedSessions(limits, stream_filters, sharing, limits_by_name)
         self.drops = prepared.drops
         self.context = prepared.context
         self.context.begin_at(recovered.next_offset)
@@ -110,9 +111,11 @@ class Server:
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.context, self.router, self.drops, self.authorize)
-        self.registry = Registry(self.context, self.router, self.wills, limits, self.drops, zones)
-        for zone in (zones or {}).values():
-            self.router.may_refuse = self.router.may_refuse or zone.rejects
+        self.registry = Registry(
+            self.context, self.router, self.wills, limits, self.drops, limits_by_name
+        )
+        for named in (limits_by_name or {}).values():
+            self.router.may_refuse = self.router.may_refuse or named.rejects
         self.bans = Bans()
         self.partial_packets = PartialPacketBudget(
             self.context.turn, limits.half_received_bytes_max

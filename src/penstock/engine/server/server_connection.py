@@ -48,7 +48,7 @@ class ServerConnection(OpeningConnection):
 
     Args:
         server: the broker of the connection.
-        limits: the limits of its listener (its zone).
+        limits: the limits of its listener.
         now: when it was accepted.
     """
 

@@ -93,7 +93,9 @@ class Session(StoredState):
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.is_ended = False
-        self.zone = limits.zone  # the listener that its client used last
+        # The name of ``limits``: the listener that the client used last, or "bridge NAME", which a
+        # dialler marks once the session is established.
+        self.limits_name = limits.name
         self.username: str | None = None  # the authenticated owner; None = anonymous
         self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
         self.identified = False  # whether ``permissions`` were set since the broker started
@@ -227,7 +229,7 @@ class Session(StoredState):
         recorder = self._context.recorder
         if recorder is not None:
             next_offset = self._context.batch.next_offset
-            link.record = recorder.note_connected(self.client_id, limits.zone, next_offset)
+            link.record = recorder.note_connected(self.client_id, limits.name, next_offset)
         self.disconnected_at_us = 0
         self.inbound.begin_connection(now)
         unreleased = self.inbound.unreleased
