@@ -57,7 +57,7 @@ logger = get_logger(__name__)
 _PROGRAM: Final = "program"  # the producer of the ``sequence`` numbers
 _STORE_RETRY_S_MAX: Final = 3600.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
-_INHERITED_CONNECTIONS_MAX: Final = (
+_CLEANUP_CONNECTIONS_MAX: Final = (
     3  # connections on which an earlier program's identifiers are released
 )
 _TURN_SHARE_MAX: Final = 512  # QoS 0 messages published in one turn before other tasks run
@@ -182,7 +182,7 @@ class ClientEngine(ClientCallbacks):
         )
         if not options.begins_clean and not dialler.is_known:
             dialler.is_known = True
-            dialler.inherits = _INHERITED_CONNECTIONS_MAX
+            dialler.cleanup_connections_left = _CLEANUP_CONNECTIONS_MAX
         return dialler
 
     # -- connecting ------------------------------------------------------------------------

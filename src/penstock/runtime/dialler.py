@@ -124,7 +124,7 @@ class Dialler:
         self._dial_requested = asyncio.Event()  # ends the pause
         # The number of connections on which the server is still asked to release the packet
         # identifiers of an earlier program.
-        self.inherits = 0
+        self.cleanup_connections_left = 0
         self.is_known = self._is_established
         if self.is_known:
             self.establish()  # opening the session stored it as not established
@@ -175,7 +175,7 @@ class Dialler:
         """Establish the session once the server has released the packet identifiers of an earlier
         program."""
         assert self.connection is not None
-        if not self._is_established and not self.connection.inherits:
+        if not self._is_established and not self.connection.needs_packet_id_cleanup:
             self.establish()
 
     def on_end(self) -> None:
@@ -280,8 +280,11 @@ class Dialler:
         """
         connection = self.connection
         assert connection is not None
-        if self.attempt == 0 and self.inherits > 0:
-            self.inherits = self.inherits - 1 if connection.inherits else 0
+        if self.attempt == 0 and self.cleanup_connections_left > 0:
+            if connection.needs_packet_id_cleanup:
+                self.cleanup_connections_left -= 1
+            else:
+                self.cleanup_connections_left = 0
         self.last_error = connection.close_reason
         self.reason_code = connection.reason_code
         if connection.has_foreign_session and not self.starts_clean:
@@ -313,7 +316,7 @@ class Dialler:
             self._application,
             self.is_known,
             self._driver.now(),
-            self.inherits > 0,
+            self.cleanup_connections_left > 0,
         )
         self.connection.link.counters = self._server.drops.counters_of(self._session.client_id)
         self.peer = self._driver.adopt(wire, self.connection)

@@ -49,7 +49,7 @@ class Rig(ClientCallbacks):
         self.subscribes_at_once = False
         self.now_s = 100.0
         self.known = known
-        self.inherits = False
+        self.needs_packet_id_cleanup = False
         self.connect = Connect("c", version, clean, 60)
         self.dial()
 
@@ -68,7 +68,7 @@ class Rig(ClientCallbacks):
             self,
             self.known,
             self.now,
-            self.inherits,
+            self.needs_packet_id_cleanup,
         )
         self._listener = Decoder(1_000_000)
         return self.turn()

@@ -150,7 +150,7 @@ def test_what_is_dropped_for_another_is_told() -> None:
 
 def inherited(stored: bool = False) -> Rig:
     rig = Rig(stored=stored)
-    rig.inherits = True
+    rig.needs_packet_id_cleanup = True
     rig.dial()
     return rig
 
@@ -162,7 +162,7 @@ def test_packet_identifiers_of_a_former_program_are_released_before_anything_is_
     assert released == [Pubrel(number) for number in range(1, 1011)]  # window 10, and 1000
     assert rig.says(*(Pubcomp(number, 0x92) for number in range(1, 1010))) == []
     assert rig.says(Pubcomp(1010, 0)) == [Publish("t", b"0", 2, False, False, 1)]
-    assert not rig.connection.inherits
+    assert not rig.connection.needs_packet_id_cleanup
 
 
 def test_none_is_used_that_was_not_released() -> None:
@@ -215,16 +215,16 @@ def test_a_connection_that_breaks_meanwhile_begins_anew() -> None:
     rig.publish(b"0", 2)
     rig.says(Connack(0, True))
     rig.says(Pubcomp(1))
-    assert rig.connection.inherits
+    assert rig.connection.needs_packet_id_cleanup
     assert rig.again()[:2] == [Pubrel(1), Pubrel(2)]
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_session_that_is_gone_needs_no_such_thing(version: int) -> None:
     rig = Rig(version)
-    rig.inherits = True
+    rig.needs_packet_id_cleanup = True
     rig.dial()
     rig.publish(b"0", 2)
     assert rig.says(Connack(0, False)) == [Publish("t", b"0", 2, False, False, 1)]
     assert rig.connection.state == CONNECTED
-    assert not rig.connection.inherits
+    assert not rig.connection.needs_packet_id_cleanup

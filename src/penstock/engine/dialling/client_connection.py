@@ -94,7 +94,8 @@ class ClientConnection(Connection):
         application: the user of the connection.
         is_known: whether this side has the state of a session that the server may have too.
         now: when the connection was dialled.
-        inherits: whether the session is that of an earlier program, whose state is not known.
+        needs_packet_id_cleanup: whether packet identifiers must be released first, because the
+            session is that of an earlier program, whose state is not known.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class ClientConnection(Connection):
         application: ClientCallbacks,
         is_known: bool,
         now: Now,
-        inherits: bool = False,
+        needs_packet_id_cleanup: bool = False,
     ) -> None:
         asked = connect.properties or Properties()
         size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
@@ -134,7 +135,7 @@ class ClientConnection(Connection):
         self.client_id = connect.client_id
         self._application = application
         self._is_known = is_known
-        self.inherits = inherits
+        self.needs_packet_id_cleanup = needs_packet_id_cleanup  # until the cleanup has ended
         self._cleanup = PacketIdCleanup()
         self._inbound = ClientInbound(session, self.link, arrivals, application, asked)
         self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
@@ -207,17 +208,18 @@ class ClientConnection(Connection):
             self._session.session_lost()
         self.state = CONNECTED
         self.link.is_open = True
-        self.inherits = self.inherits and present and self.link.qos_max == 2
+        if not present or self.link.qos_max < 2:
+            self.needs_packet_id_cleanup = False
         self._application.on_connected(connack, now)
         if self.state != CONNECTED:
             return
-        if self.inherits:
+        if self.needs_packet_id_cleanup:
             self._cleanup.release(self._session, self.link, self.limits, now)
         else:
             self._session.attach(self.link, self.limits, self._window, now)
 
     def _finish_cleanup(self, now: Now) -> None:
-        self.inherits = False
+        self.needs_packet_id_cleanup = False
         self._session.attach(self.link, self.limits, self._window, now)
         self._application.on_writable(now)
 
