@@ -129,7 +129,7 @@ class ViewOpener:
     """
 
     acknowledged_when = "quorum"
-    has_witness = False
+    trusts_watermark = False
     """The log has all that was acknowledged; after a power cut a view may be older than its
     watermark."""
 

@@ -21,7 +21,7 @@ class DatabaseOpener(Protocol):
     acknowledged_when: str
     """How durable an acknowledged message is: "fsync" or "quorum"."""
 
-    has_witness: bool
+    trusts_watermark: bool
     """True where the watermark proves how much was acknowledged, so that a loss can be detected."""
 
     def verify_complete(self, data_dir: Path) -> None:
@@ -52,7 +52,7 @@ class StandaloneOpener:
     """Opens the database of a broker that is not in a cluster."""
 
     acknowledged_when = "fsync"
-    has_witness = True
+    trusts_watermark = True
 
     def verify_complete(self, data_dir: Path) -> None:
         """Raise if the database holds less than its watermark says (``refuse_losses``)."""

@@ -157,12 +157,12 @@ class RocksStore:
     def _initialize(self) -> None:
         data_dir = self._data_dir
         watermark = read_watermark(data_dir)  # the store is locked: nothing moves it now
-        if not self._opener.has_witness:
+        if not self._opener.trusts_watermark:
             watermark = None
         loss = find_loss(self._database, watermark)
         if loss is not None:
             raise damage_error(data_dir, loss)
-        if self._opener.has_witness and is_unverified(self._database, watermark):
+        if self._opener.trusts_watermark and is_unverified(self._database, watermark):
             logger.warning(
                 "%s is missing or of another log: it is not known whether the newest messages of"
                 " the store are still there",
