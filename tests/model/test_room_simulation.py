@@ -291,7 +291,7 @@ class Crowd:
         self.bench.turns()
         for client in self.clients:
             connection = client.line and client.line.connection
-            if connection is None or connection.link.user is None:
+            if connection is None or connection.link.resumable is None:
                 continue
             waits = connection._publishing
             blocker = waits.blocker

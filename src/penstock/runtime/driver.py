@@ -341,7 +341,7 @@ class Driver(PeerOwner):
             self.measures.record_slow_turn(took_s)
         # The end of a commit may end this turn early; its scheduled end follows later.
         self._turn_began_s = now_s
-        if self._context.turn.unfinished_users and not self._turn_begin_scheduled:
+        if self._context.turn.resumed_next_turn and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._on_turn_end is not None:

@@ -59,7 +59,7 @@ class BlockedPublisher:
     """The port of a client that publishes, and the blocker that it waits for.
 
     Args:
-        link: the link of its connection, whose user is resumed when there is room.
+        link: the link of its connection, which is resumed when there is room.
     """
 
     def __init__(self, link: Link) -> None:
@@ -208,10 +208,10 @@ class BlockedPublishers(Resumable):
             self.block(publisher, blocker, publisher.size_bytes)
             return
         self.remove(publisher)
-        user = publisher.link.user
-        if user is not None:
-            user.resume(now)
-            self._turn.users_resumed_for_room.append(user)
+        connection = publisher.link.resumable
+        if connection is not None:
+            connection.resume(now)
+            self._turn.resumed_for_room.append(connection)
             self.work += _WORK_PER_PUBLISHER
 
     def _remove_from_line(self, publisher: BlockedPublisher, blocker: Blocker) -> None:

@@ -83,7 +83,7 @@ class Connection(Resumable):
     ) -> None:
         super().__init__()
         self.link = link
-        link.user = self
+        link.resumable = self
         self.is_reading_paused = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # paused until then, monotonic seconds; 0 = until ``resume``
         self.has_peer_closed = False  # then all bytes that it sent are handled, unpaused
@@ -377,7 +377,7 @@ class Connection(Resumable):
         self.state = CLOSED
         self.close_reason = because
         self.link.close(answered)
-        self.link.user = None
+        self.link.resumable = None
         self._decoder.forget()
         if was_connected:
             self.on_end(with_will, now)

@@ -248,7 +248,7 @@ class PublishHandler(BlockedPublisher):
         counted = session.inbound_count
         code = session.release(packet_id)
         if self.pending.count > 0:
-            self._context.turn.resume_later(link.user)
+            self._context.turn.resume_later(link.resumable)
         is_ours = session.inbound_count < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
             link.ack_plain_after_commit(PUBCOMP, packet_id)
@@ -316,12 +316,12 @@ class PublishHandler(BlockedPublisher):
     def _must_stop(self, work: i64) -> bool:
         """Return whether further messages must wait after this much work; if so, arrange for the
         connection to be resumed."""
-        user = self.link.user
+        connection = self.link.resumable
         if work >= self._context.turn.work_budget.remaining_units():
-            self._context.turn.resume_later(user)
+            self._context.turn.resume_later(connection)
             return True
-        if work > 0 and user is not None and self._context.store_health.is_full():
-            self._context.turn.resume_when_sealed(user)
+        if work > 0 and connection is not None and self._context.store_health.is_full():
+            self._context.turn.resume_when_sealed(connection)
             return True
         return False
 

@@ -168,21 +168,22 @@ class Server:
             events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
-        """Begin a turn: resume the users that wait for it; return all users that were resumed.
+        """Begin a turn: resume the objects that wait for it, and return them with those that were
+        resumed since the last turn because there was room.
 
-        They may be unfinished again afterwards.
+        They may wait for another turn afterwards.
         """
         self.context.turn.work_budget.begin_turn()
-        unfinished = self.context.turn.unfinished_users
-        self.context.turn.unfinished_users = []
-        for user in unfinished:
-            user.waits_for_turn = False
-            user.resume(now)
-        resumed_for_room = self.context.turn.users_resumed_for_room
+        resumed = self.context.turn.resumed_next_turn
+        self.context.turn.resumed_next_turn = []
+        for resumable in resumed:
+            resumable.waits_for_turn = False
+            resumable.resume(now)
+        resumed_for_room = self.context.turn.resumed_for_room
         if resumed_for_room:
-            self.context.turn.users_resumed_for_room = []
-            unfinished.extend(resumed_for_room)
-        return unfinished
+            self.context.turn.resumed_for_room = []
+            resumed.extend(resumed_for_room)
+        return resumed
 
     def lowest_needed_offset(self, end: int) -> int:
         """Return the lowest log offset that a session or group still needs; ``end`` if none is

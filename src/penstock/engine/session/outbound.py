@@ -172,8 +172,8 @@ class Outbound:
             return True
         if link.may_grow(size_bytes):
             return True
-        if link.user is not None:
-            self._context.turn.resume_in_tick(link.user)
+        if link.resumable is not None:
+            self._context.turn.resume_in_tick(link.resumable)
         return False
 
     def _has_memory_for(self, link: Link, message: Message) -> bool:
@@ -214,8 +214,8 @@ class Outbound:
                 transmission.congestion.set_cause(WRITE_BUFFER, now)
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
-            elif link.user is not None and not backlog.account.has_room_to_wait():
-                self._context.turn.resume_in_tick(link.user)  # memory may be free then
+            elif link.resumable is not None and not backlog.account.has_room_to_wait():
+                self._context.turn.resume_in_tick(link.resumable)  # memory may be free then
 
     def refill(self, now: Now) -> None:
         """Fill the window: send unacknowledged messages again, then queued messages.
@@ -368,7 +368,7 @@ class Outbound:
             elif delivery.is_finished:
                 del self._retained_deliveries[delivery.topic_filter]
             else:
-                self._context.turn.resume_later(link.user)
+                self._context.turn.resume_later(link.resumable)
                 return
         self._retained_deliveries = None
 

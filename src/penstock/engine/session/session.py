@@ -274,7 +274,7 @@ class Session(StoredState):
         self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
-            self._context.turn.resume_later(self.link.user)
+            self._context.turn.resume_later(self.link.resumable)
 
     def detach(self, now: Now) -> None:
         """Detach the connection, which ended, and release message bodies that are in the log."""
@@ -406,7 +406,7 @@ class Session(StoredState):
         gone = unreleased.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
-            self._context.turn.resume_later(self.link.user)
+            self._context.turn.resume_later(self.link.resumable)
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that this session still needs, or -1."""
@@ -485,7 +485,7 @@ class Session(StoredState):
                 self.backlog.mark_changed()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:
-                    self._context.turn.resume_later(link.user)  # there is room to receive
+                    self._context.turn.resume_later(link.resumable)  # there is room to receive
             self._watch_releases()
         if link is not None and self.transmission.retry(now):
             self.outbound.refill(now)

@@ -490,8 +490,8 @@ class Transmission:
             return
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
         if not self._backlog.account.budget.may_fetch(size_bytes):
-            if link is not None and link.user is not None:
-                self._context.turn.resume_in_tick(link.user)
+            if link is not None and link.resumable is not None:
+                self._context.turn.resume_in_tick(link.resumable)
             return
         self.is_fetching = True
         self.fetching_bytes = size_bytes
@@ -512,8 +512,8 @@ class Transmission:
         if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
-        if link.user is not None and not link.is_full() and not link.is_congested:
-            self._context.turn.resume_in_tick(link.user)  # all links together have no room
+        if link.resumable is not None and not link.is_full() and not link.is_congested:
+            self._context.turn.resume_in_tick(link.resumable)  # all links together have no room
         return True
 
     def bodies_at_once(self) -> int:

@@ -61,7 +61,7 @@ class Resumable:
 class Turn:
     """The work of one broker's links in this turn of the event loop, and what later turns resume.
 
-    A *user* is an object that is resumed, usually the connection of a link.
+    The objects that are resumed are ``Resumable``, usually the connections of links.
     """
 
     def __init__(self) -> None:
@@ -73,42 +73,42 @@ class Turn:
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
-        self.unfinished_users: list[Resumable] = []  # users that are resumed in the next turn
-        self.users_resumed_for_room: list[Resumable] = []  # by ``blocked_publishers``, this turn
-        self._in_tick: dict[Resumable, None] = {}  # users that are resumed in the next tick
-        self._after_seal: list[Resumable] = []  # users that are resumed once the batch is sealed
-        self._first_after_seal: list[Resumable] = []  # users that are resumed before these
+        self.resumed_next_turn: list[Resumable] = []  # those that ``Server.resume`` resumes
+        self.resumed_for_room: list[Resumable] = []  # those that ``blocked_publishers`` resumed
+        self._in_tick: dict[Resumable, None] = {}  # those that the next tick resumes
+        self._after_seal: list[Resumable] = []  # those that the seal of the batch resumes
+        self._first_after_seal: list[Resumable] = []  # those that it resumes before these
         self.now: Now | None = None  # the shell's reading of its clocks for this turn
 
-    def resume_later(self, user: Resumable | None) -> None:
-        """Have ``user`` resumed in the next turn."""
-        if user is not None and not user.waits_for_turn:
-            user.waits_for_turn = True
-            self.unfinished_users.append(user)
+    def resume_later(self, resumable: Resumable | None) -> None:
+        """Have ``resumable`` resumed in the next turn."""
+        if resumable is not None and not resumable.waits_for_turn:
+            resumable.waits_for_turn = True
+            self.resumed_next_turn.append(resumable)
 
-    def resume_in_tick(self, user: Resumable) -> None:
-        """Have ``user`` resumed in the next tick."""
-        self._in_tick[user] = None
+    def resume_in_tick(self, resumable: Resumable) -> None:
+        """Have ``resumable`` resumed in the next tick."""
+        self._in_tick[resumable] = None
 
     def tick(self) -> None:
-        """Resume the users that wait for this tick, in the next turn."""
+        """Have the objects that wait for this tick resumed in the next turn."""
         if self._in_tick:
-            users = self._in_tick
+            waiting = self._in_tick
             self._in_tick = {}
-            for user in users:
-                self.resume_later(user)
+            for resumable in waiting:
+                self.resume_later(resumable)
 
-    def resume_when_sealed(self, user: Resumable) -> None:
-        """Have ``user`` resumed when the open batch is sealed."""
-        self._after_seal.append(user)
+    def resume_when_sealed(self, resumable: Resumable) -> None:
+        """Have ``resumable`` resumed when the open batch is sealed."""
+        self._after_seal.append(resumable)
 
-    def resume_first_when_sealed(self, user: Resumable) -> None:
-        """Have ``user`` resumed when the open batch is sealed, before other users."""
-        self._first_after_seal.append(user)
+    def resume_first_when_sealed(self, resumable: Resumable) -> None:
+        """Have ``resumable`` resumed when the open batch is sealed, before the others."""
+        self._first_after_seal.append(resumable)
 
     @property
     def waits_for_batch(self) -> bool:
-        """Return whether a packet or a user waits until the open batch is sealed."""
+        """Return whether a packet or a ``Resumable`` waits until the open batch is sealed."""
         return bool(self.deferring or self._after_seal or self._first_after_seal)
 
     def seal_links(self) -> list[DeferredPackets]:
@@ -118,13 +118,13 @@ class Turn:
         return sealed
 
     def resume_after_seal(self) -> None:
-        """Have the users that wait for the seal resumed: the open batch was sealed."""
+        """Have the objects that wait for the seal resumed: the open batch was sealed."""
         if self._after_seal or self._first_after_seal:
             blocked = self._first_after_seal + self._after_seal
             self._first_after_seal = []
             self._after_seal = []
-            for user in blocked:
-                self.resume_later(user)
+            for resumable in blocked:
+                self.resume_later(resumable)
 
 
 @final
@@ -170,11 +170,11 @@ class Link:
         self.deferred_publishes = 0
         self._deferred_sent: Run | None = None  # messages in ``deferred_buffer``, for the record
         self._waiting_sent: Run | None = None  # messages in ``waiting_qos0_buffer``
-        self.user: Resumable | None = None  # the connection; resumed when there is room again
+        self.resumable: Resumable | None = None  # the connection, for when there is room again
         self.counters = (
             turn.counters.fallback
         )  # replaced once the listener, and the client, are known
-        self._resumes_when_room = False  # whether the user is resumed when there is room
+        self._resumes_when_room = False  # whether ``resumable`` is resumed when there is room
         self._turn = turn
         self.work_budget = turn.work_budget  # the work budget of the turn
 
@@ -463,7 +463,7 @@ class Link:
         self.unwritten_bytes = 0
 
     def resume_when_room(self) -> None:
-        """Have the user resumed when bytes are handed to the socket next."""
+        """Have ``resumable`` resumed when bytes are handed to the socket next."""
         self._resumes_when_room = True
 
     def close(self, drain: bool) -> None:
@@ -516,7 +516,7 @@ class Link:
             self.unwritten_bytes += size_bytes
         if self._resumes_when_room:
             self._resumes_when_room = False
-            self._turn.resume_later(self.user)
+            self._turn.resume_later(self.resumable)
 
 
 @mypyc_attr(acyclic=True)
