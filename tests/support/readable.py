@@ -18,8 +18,8 @@ from penstock.protocol.packets import Subscription
 
 _FIELDS: dict[type, tuple[str, ...]] = {
     SessionRecord: (
-        *("client_id", "number", "expiry_interval_s", "disconnected_at_us", "limits_name", "username"),
-        *("owned", "account"),
+        *("client_id", "number", "expiry_interval_s", "disconnected_at_us", "limits_name"),
+        *("username", "is_owner_known", "account"),
     ),
     SubscriptionRecord: ("number", "topic_filter", "subscription", "identifier"),
     SessionSubscription: ("subscription", "identifier"),

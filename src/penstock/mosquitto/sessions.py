@@ -267,7 +267,7 @@ class _SessionImporter:
                 if client.username
                 else None,
             )
-            session.owned = client.username is not None
+            session.is_owner_known = client.username is not None
             self._subscribe(session, client)
         self._deliver(session, client.outgoing)
         for entry in client.incoming:

@@ -150,7 +150,7 @@ class Receipts:
         if is_system_topic(topic):
             return False
         session = self._server.registry.sessions.get(client_id)
-        if session is not None and session.identified:
+        if session is not None and session.has_permissions_set:
             permissions = session.permissions
         else:
             username = None if session is None else session.username

@@ -57,7 +57,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     disconnected_at_us: int
     limits_name: str = ""
     username: str | None = None
-    owned: bool = False
+    is_owner_known: bool = False
     account: str = ""
 
 
@@ -160,7 +160,7 @@ def encode_session(record: SessionRecord) -> bytes:
             record.disconnected_at_us,
             record.limits_name,
             record.username,
-            record.owned,
+            record.is_owner_known,
             record.account,
         )
     )
@@ -176,7 +176,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
         row.disconnected_at_us,
         row.limits_name,
         row.username,
-        row.owned or row.username is not None,
+        row.is_owner_known or row.username is not None,
         row.account,
     )
 

@@ -100,8 +100,8 @@ def test_a_start_finds_what_the_database_held(wanted: ImportRequest) -> None:
     imported = run(wanted)
     found, bodies = recovered(imported)
     alice, bob = session(found, "alice"), session(found, "bob")
-    assert (alice.username, alice.owned, alice.limits_name) == ("alice", True, "port-1884")
-    assert (bob.username, bob.owned, bob.limits_name) == (None, False, "main")
+    assert (alice.username, alice.is_owner_known, alice.limits_name) == ("alice", True, "port-1884")
+    assert (bob.username, bob.is_owner_known, bob.limits_name) == (None, False, "main")
     assert alice.expiry_interval_s == 86_400
     left_s = alice.disconnected_at_us // MICROSECONDS + 86_400 - (NOW_S + 3600)
     assert abs(left_s) <= 1

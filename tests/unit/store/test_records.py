@@ -86,12 +86,12 @@ def test_whose_a_session_of_an_older_store_is(username: str | None, is_owned: bo
     """It names the user who used it last; for an anonymous one it has nothing."""
     row = msgspec.msgpack.encode((1, 7, 3600, 99, "main", username))
     read = records.decode_session("c", row)
-    assert (read.username, read.owned) == (username, is_owned)
+    assert (read.username, read.is_owner_known) == (username, is_owned)
 
 
 def test_an_anonymous_client_owns_a_session() -> None:
     value = records.encode_session(SessionRecord("c", 7, 3600, 99, "main", None, True))
-    assert records.decode_session("c", value).owned
+    assert records.decode_session("c", value).is_owner_known
 
 
 @given(

@@ -47,7 +47,7 @@ class SessionRecord:
             it is connected.
         limits_name: the name of its limits, see ``Session``; empty if not known.
         username: the user's name; None for an anonymous client.
-        owned: whether ``username`` is known; False for sessions of an older Penstock.
+        is_owner_known: whether ``username`` is known; False for sessions of an older Penstock.
         account: the key of its memory account, see ``accounts``; empty for the common account.
     """
 
@@ -59,7 +59,7 @@ class SessionRecord:
         disconnected_at_us: int,
         limits_name: str = "",
         username: str | None = None,
-        owned: bool = False,
+        is_owner_known: bool = False,
         account: str = "",
     ) -> None:
         self.client_id = client_id
@@ -68,7 +68,7 @@ class SessionRecord:
         self.disconnected_at_us = disconnected_at_us
         self.limits_name = limits_name
         self.username = username
-        self.owned = owned
+        self.is_owner_known = is_owner_known
         self.account = account
 
     @property

@@ -202,7 +202,7 @@ class GroupQueue(StoredState):
                     self.number,
                     NEVER_EXPIRES_S,
                     0,
-                    owned=True,
+                    is_owner_known=True,
                     account=self.account.key,
                 )
             )

@@ -125,7 +125,7 @@ class Registry:
         If there is no such session, or its owner is not known (an older store), any user may.
         """
         session = self.sessions.get(client_id)
-        return session is None or not session.owned or session.username == username
+        return session is None or not session.is_owner_known or session.username == username
 
     def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
         """Return a client identifier for a client that sent none [MQTT-3.1.3-6]."""
@@ -177,7 +177,7 @@ class Registry:
             session.account.count_session(client_id, 1)
         session.limits_name = limits.name
         session.username = username
-        session.owned = True
+        session.is_owner_known = True
         self._set_drop_counters(session, limits.name)
         self._store(session, 0)
         return session
@@ -264,7 +264,7 @@ class Registry:
             session.backlog.is_stored = True
             session.limits_name = record.limits_name
             session.username = record.username
-            session.owned = record.owned
+            session.is_owner_known = record.is_owner_known
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
             if context.recorder is not None:
                 context.recorder.add_disconnected(record.client_id, context.batch.next_offset)
@@ -318,7 +318,7 @@ class Registry:
                     disconnected_at_us,
                     session.limits_name,
                     session.username,
-                    session.owned,
+                    session.is_owner_known,
                     session.account.key,
                 )
             )

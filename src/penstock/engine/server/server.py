@@ -252,7 +252,7 @@ class Server:
         self.authorize = authorize
         self.wills.authorize = authorize
         for session in list(self.registry.sessions.values()):
-            if not session.identified or session.transmission.forwarding is not None:
+            if not session.has_permissions_set or session.transmission.forwarding is not None:
                 continue  # a bridge has the permissions of its settings
             session.set_user(
                 session.username, authorize.permissions(session.username, session.client_id)

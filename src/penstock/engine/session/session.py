@@ -97,8 +97,8 @@ class Session(StoredState):
         # dialler marks once the session is established.
         self.limits_name = limits.name
         self.username: str | None = None  # the authenticated owner; None = anonymous
-        self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
-        self.identified = False  # whether ``permissions`` were set since the broker started
+        self.is_owner_known = False  # if ``username`` is not known, the next user becomes the owner
+        self.has_permissions_set = False  # since the broker started, to ``permissions``
         self.disconnected_at_us = 0  # on the steady clock; 0 while the client is connected
         self.disconnected_because = ""  # why its last connection ended; empty after a start
         self.subscriptions: dict[str, SessionSubscription] = {}
@@ -270,7 +270,7 @@ class Session(StoredState):
         """Set the user of this session and that user's permissions; None = everything is
         allowed."""
         self.username = username
-        self.identified = True
+        self.has_permissions_set = True
         self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
