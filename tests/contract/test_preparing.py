@@ -148,7 +148,9 @@ def state_of(server: Server) -> object:
     for topic in TOPICS:
         found = server.router.trie.match(topic)
         matches[topic] = (
-            sorted((one.session.client_id, readable(one.grant.qos)) for one in found.sessions),
+            sorted(
+                (one.session.client_id, readable(one.subscriptions.qos)) for one in found.sessions
+            ),
             sorted(group.topic_filter for group in found.groups),
             found.identifiers,
         )

@@ -50,7 +50,7 @@ def test_a_change_beside_leaves_what_is_cached() -> None:
     trie.add(one, "plant/1/#", entry("plant/1/#", 1))
     after = trie.match("plant/1/heat")
     assert after is not before
-    assert [match.grant.qos for match in after.sessions] == [1]
+    assert [match.subscriptions.qos for match in after.sessions] == [1]
 
 
 def test_a_topic_comes_back_after_it_was_forgotten() -> None:

@@ -13,7 +13,7 @@ from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
-from penstock.engine.routing.match_cache import Grant
+from penstock.engine.routing.match_cache import MergedSubscriptions
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.session import Session, SessionSubscription
@@ -33,8 +33,8 @@ def entry(topic_filter: str, qos: int, identifier: int = 0) -> SessionSubscripti
     return SessionSubscription(Subscription(topic_filter, qos), identifier)
 
 
-def found(trie: SubscriptionTrie, topic: str) -> dict[str, Grant]:
-    return {match.session.client_id: match.grant for match in trie.match(topic).sessions}
+def found(trie: SubscriptionTrie, topic: str) -> dict[str, MergedSubscriptions]:
+    return {match.session.client_id: match.subscriptions for match in trie.match(topic).sessions}
 
 
 CHANGE = st.tuples(st.integers(0, 2), st.sampled_from(FILTERS), st.integers(-1, 2))
@@ -57,7 +57,7 @@ def test_against_brute_force(changes: list[tuple[int, str, int]]) -> None:
             for (owner, wanted), granted in kept.items():
                 if topic_matches(wanted, topic):
                     expected[str(owner)] = max(granted, expected.get(str(owner), 0))
-            assert {name: grant.qos for name, grant in found(trie, topic).items()} == expected
+            assert {name: merged.qos for name, merged in found(trie, topic).items()} == expected
 
 
 def test_a_group_leaves_a_filter_without_a_look_at_the_others(
@@ -99,17 +99,17 @@ def test_overlapping_subscriptions_are_one_delivery() -> None:
     trie.add(one, "a/b", entry("a/b", 0, 9))
     trie.add(one, "+/b", entry("+/b", 1))
     (match,) = trie.match("a/b").sessions
-    assert match.grant.qos == 2
-    assert sorted(match.grant.subscription_ids) == [7, 9]
+    assert match.subscriptions.qos == 2
+    assert sorted(match.subscriptions.subscription_ids) == [7, 9]
 
 
 def test_no_local_leaves_out_only_what_has_it() -> None:
     """[MQTT-3.8.3-3]"""
     trie, one = SubscriptionTrie(), session("one")
     trie.add(one, "#", SessionSubscription(Subscription("#", 2, no_local=True), 1))
-    assert trie.match("a").sessions[0].own_grant is None
+    assert trie.match("a").sessions[0].own_subscriptions is None
     trie.add(one, "a", SessionSubscription(Subscription("a", 1), 2))
-    own = trie.match("a").sessions[0].own_grant
+    own = trie.match("a").sessions[0].own_subscriptions
     assert own is not None
     assert (own.qos, own.subscription_ids) == (1, (2,))
 
@@ -157,8 +157,8 @@ def test_thousands_of_identifiers_are_merged_without_comparing_each_with_each() 
     for number, topic_filter in enumerate(filters, 1):
         trie.add(one, topic_filter, entry(topic_filter, 0, Identifier(number)))
     Identifier.compared = 0
-    grant = found(trie, "/".join("a" * 10))["one"]
-    assert sorted(grant.subscription_ids) == list(range(1, 1025))
+    merged = found(trie, "/".join("a" * 10))["one"]
+    assert sorted(merged.subscription_ids) == list(range(1, 1025))
     assert Identifier.compared <= 2 * len(filters)
 
 

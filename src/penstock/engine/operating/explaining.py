@@ -58,7 +58,7 @@ class ReceiverWalk:
         self.count = len(matches.sessions) + len(matches.groups)
         self._server = server
         self._offset = offset
-        self._sessions = [(match.session, match.grant.qos) for match in matches.sessions]
+        self._sessions = [(match.session, match.subscriptions.qos) for match in matches.sessions]
         self._groups = list(matches.groups)
 
     @property

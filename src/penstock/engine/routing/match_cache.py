@@ -33,7 +33,7 @@ _VISITS_EARNED: Final = 8  # further visits for each topic that is put into the 
 
 
 @final
-class Grant:
+class MergedSubscriptions:
     """The merged subscriptions of one session: QoS, Retain As Published, subscription identifiers.
 
     Call ``complete`` after the last ``add``: a client may have thousands of matching subscriptions,
@@ -58,7 +58,7 @@ class Grant:
             self._collected_ids[entry.identifier] = None
 
     def complete(self) -> None:
-        """Complete the grant: every matching subscription was merged."""
+        """Set ``subscription_ids``: every matching subscription was merged."""
         if self._collected_ids is not None:
             self.subscription_ids = tuple(self._collected_ids)
             self._collected_ids = None
@@ -68,29 +68,29 @@ class Grant:
 class Match:
     """A session with subscriptions that match a topic.
 
-    ``grant`` merges all of them, for messages of other publishers. ``own_grant`` merges those
-    without No Local, for messages that the session itself publishes [MQTT-3.8.3-3]; None if there
-    are none.
+    ``subscriptions`` merges all of them, for messages of other publishers. ``own_subscriptions``
+    merges those without No Local, for messages that the session itself publishes [MQTT-3.8.3-3];
+    None if there are none.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.grant = Grant(session)
-        self.own_grant: Grant | None = None
+        self.subscriptions = MergedSubscriptions(session)
+        self.own_subscriptions: MergedSubscriptions | None = None
 
     def add(self, entry: SessionSubscription) -> None:
         """Merge one more matching subscription."""
-        self.grant.add(entry)
+        self.subscriptions.add(entry)
         if not entry.subscription.no_local:
-            if self.own_grant is None:
-                self.own_grant = Grant(self.session)
-            self.own_grant.add(entry)
+            if self.own_subscriptions is None:
+                self.own_subscriptions = MergedSubscriptions(self.session)
+            self.own_subscriptions.add(entry)
 
     def complete(self) -> None:
-        """Complete both grants: every matching subscription was merged."""
-        self.grant.complete()
-        if self.own_grant is not None:
-            self.own_grant.complete()
+        """Complete both: every matching subscription was merged."""
+        self.subscriptions.complete()
+        if self.own_subscriptions is not None:
+            self.own_subscriptions.complete()
 
 
 @final

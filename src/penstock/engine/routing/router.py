@@ -132,7 +132,7 @@ class Router:
         append = self._is_in_stream(message.topic)
         if not append and message.qos > 0:
             for match in matches.sessions:
-                if match.session.is_stored and match.grant.qos > 0:
+                if match.session.is_stored and match.subscriptions.qos > 0:
                     append = True
                     break
             for group in matches.groups:
@@ -154,15 +154,15 @@ class Router:
         reached = 0
         planned = plan is not None
         for match in matches.sessions:
-            grant = match.own_grant if match.session is publisher else match.grant
-            if grant is None:
+            merged = match.own_subscriptions if match.session is publisher else match.subscriptions
+            if merged is None:
                 continue
             reached += 1
             match.session.deliver(
                 message,
-                min(message.qos, grant.qos),
-                message.retain and grant.retain_as_published,  # [MQTT-3.3.1-12] [-13]
-                grant.subscription_ids,
+                min(message.qos, merged.qos),
+                message.retain and merged.retain_as_published,  # [MQTT-3.3.1-12] [-13]
+                merged.subscription_ids,
                 at_once,
                 now,
                 planned,
@@ -198,9 +198,9 @@ class Router:
         refused_by: Blocker | None = None
         for match in matches.sessions:
             looked_at += 1
-            grant = match.own_grant if match.session is publisher else match.grant
+            merged = match.own_subscriptions if match.session is publisher else match.subscriptions
             session = match.session
-            if grant is None or grant.qos == 0 or not session.may_receive(message):
+            if merged is None or merged.qos == 0 or not session.may_receive(message):
                 continue
             if session.refuses(size_bytes):
                 refused_by = session
@@ -270,9 +270,9 @@ class Router:
         self._work_budget.work_done += len(matches.sessions) + len(matches.groups)
         for match in matches.sessions:
             if match.session.link is not None:
-                grant = match.grant
-                retain = message.retain and grant.retain_as_published
-                match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
+                merged = match.subscriptions
+                retain = message.retain and merged.retain_as_published
+                match.session.deliver(message, 0, retain, merged.subscription_ids, True, now)
         for group in matches.groups:
             group.publish_system(message, now)
 

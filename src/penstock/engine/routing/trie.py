@@ -3,12 +3,12 @@ filters.
 
 ::
 
-      "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ● {session: grant}
-                                                ╰─ # ● {session: grant}
+      "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ● {session: subscription}
+                                                ╰─ # ● {session: subscription}
 
 Matching walks the levels of a topic once, with at most three branches at a node (the
 level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
-for a topic, merged to one grant for each session, is cached until a subscription that
+for a topic, with the subscriptions of each session merged, is cached until a subscription that
 matches it changes (``match_cache``). The tree has groups of shared subscriptions as groups: the
 member is selected for each message (``shared_subscriptions``), so that the cache stays valid when
 members change.
@@ -170,7 +170,7 @@ class SubscriptionTrie:
         identifiers = 0
         for match in matches:
             match.complete()
-            identifiers += len(match.grant.subscription_ids)
+            identifiers += len(match.subscriptions.subscription_ids)
         return Matches(matches, found.groups, identifiers)
 
     def reaches(self, topic: str) -> bool:
