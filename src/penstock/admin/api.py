@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.admin.access import Gate, Principal
-from penstock.admin.broker import Broker
+from penstock.admin.broker import BrokerRequests
 from penstock.admin.events import EventReader, ListEvents
 from penstock.admin.logins import HttpRefusal
 from penstock.admin.openapi import document
@@ -39,7 +39,7 @@ BODY_S: Final = 10.0
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRoute]:
+def api_routes(broker: BrokerRequests, events: EventReader, gate: Gate) -> list[BaseRoute]:
     """Return the routes of all operations, and of the OpenAPI document."""
     limiter = RateLimiter()
     described = msgspec.json.encode(document())
@@ -63,7 +63,11 @@ def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRout
 
 
 def _handler(
-    operation: Operation, broker: Broker, events: EventReader, gate: Gate, limiter: RateLimiter
+    operation: Operation,
+    broker: BrokerRequests,
+    events: EventReader,
+    gate: Gate,
+    limiter: RateLimiter,
 ) -> Handler:
     async def handle(request: Request) -> Response:
         admitted = await admit_with_role(
@@ -97,7 +101,7 @@ def _handler(
 
 
 async def _answer_query(
-    broker: Broker, events: EventReader, query: msgspec.Struct, operation: Operation
+    broker: BrokerRequests, events: EventReader, query: msgspec.Struct, operation: Operation
 ) -> Any:
     """Return the answer to a request that changes nothing, from the event log or the broker."""
     if isinstance(query, ListEvents):

@@ -61,7 +61,7 @@ class BrokerAnswer(NamedTuple, Generic[T]):
 
 
 @final
-class Broker:
+class BrokerRequests:
     """Sends requests to the broker that uses a data directory.
 
     Args:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from penstock.admin.broker import Broker, BrokerAnswer
+from penstock.admin.broker import BrokerAnswer, BrokerRequests
 from penstock.admin.disk import disk_bytes
 from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
@@ -67,14 +67,14 @@ class Check(NamedTuple):
     why: str
 
 
-async def check_liveness(broker: Broker) -> list[Check]:
+async def check_liveness(broker: BrokerRequests) -> list[Check]:
     """Run the checks of liveness; return their outcomes."""
     found = await _request_health(broker)
     return [found if isinstance(found, Check) else _loop_check(found)]
 
 
 async def check_readiness(
-    broker: Broker, disk_free_bytes_min: int, required: RequiredRole = REQUIRE_PRIMARY
+    broker: BrokerRequests, disk_free_bytes_min: int, required: RequiredRole = REQUIRE_PRIMARY
 ) -> tuple[list[Check], Health | None]:
     """Run the checks of readiness.
 
@@ -111,7 +111,7 @@ def role_check(health: Health, required: RequiredRole) -> Check:
     return Check("role", passes, reason)
 
 
-async def _request_health(broker: Broker) -> BrokerAnswer[Health] | Check:
+async def _request_health(broker: BrokerRequests) -> BrokerAnswer[Health] | Check:
     try:
         return await broker.health()
     except PenstockError as error:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, final
 
 from starlette.requests import Request
 
-from penstock.admin.broker import Broker
+from penstock.admin.broker import BrokerRequests
 from penstock.admin.rate_limiter import LOGINS_BURST, LOGINS_PER_S, RateLimiter
 from penstock.admin.sessions import SECRET_BYTES, Session, Sessions, key_of, new_secret
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
@@ -86,7 +86,7 @@ class Logins:
         has_users: whether users of the broker are operators (admin.users).
     """
 
-    def __init__(self, broker: Broker, tokens: AdminTokens | None, has_users: bool) -> None:
+    def __init__(self, broker: BrokerRequests, tokens: AdminTokens | None, has_users: bool) -> None:
         self._broker = broker
         self._tokens = tokens
         self._has_users = has_users

@@ -26,7 +26,7 @@ from typing import Final
 import uvicorn
 
 from penstock.admin.access import Gate
-from penstock.admin.broker import Broker
+from penstock.admin.broker import BrokerRequests
 from penstock.admin.connection_timeouts import TimeoutProtocol
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"penstock: the admin process cannot listen on {bind}: {error}", file=sys.stderr)
         return 2
     os.nice(NICENESS)
-    broker = Broker(options.data_dir, options.answer_s_max)
+    broker = BrokerRequests(options.data_dir, options.answer_s_max)
     has_users: bool = options.passwords
     logins = Logins(broker, tokens, has_users) if has_users or tokens is not None else None
     app = web_app(

@@ -31,7 +31,7 @@ from starlette.routing import Route
 
 from penstock.admin.access import Gate
 from penstock.admin.api import api_routes, refusal
-from penstock.admin.broker import Broker
+from penstock.admin.broker import BrokerRequests
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
 from penstock.admin.health import (
@@ -69,7 +69,7 @@ _CHECKS: Final = frozenset({"/healthz", "/readyz"})
 
 
 def web_app(
-    broker: Broker,
+    broker: BrokerRequests,
     exposition: Exposition,
     events: EventReader,
     gate: Gate,

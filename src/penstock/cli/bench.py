@@ -41,7 +41,7 @@ _CLIENTS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchBroker(BrokerOptions):
+class BenchBrokerOptions(BrokerOptions):
     """The options for a broker as in ``pub``, without -P and -d, which mean something else here."""
 
     password: Annotated[
@@ -147,7 +147,7 @@ def bench(
         typer.Option("-I", "--id-prefix", metavar="PREFIX", help="Start of client identifiers."),
     ] = "bench-",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    broker: BenchBroker,
+    broker: BenchBrokerOptions,
 ) -> None:
     """Measure a broker: throughput, latency, loss, duplicates."""
     url = broker.parsed_url()

@@ -12,7 +12,7 @@ from penstock.spark.range_limits import RangeLimit, SpecificOffset, find_positio
 from penstock.stream.client import StreamClient, StreamOffsets
 
 
-class Brokers:
+class BrokerConnections:
     """Connections to the brokers, by server, opened at their first use and not pickled.
 
     Every call waits up to `connectTimeoutSeconds` for a broker that does not answer.

@@ -49,7 +49,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
-from penstock.spark.brokers import Brokers, connect, server_prefix
+from penstock.spark.brokers import BrokerConnections, connect, server_prefix
 from penstock.spark.groups import ReaderGroup
 from penstock.spark.initial_offsets import load_or_pin_position
 from penstock.spark.offsets import (
@@ -152,7 +152,7 @@ class RangeReader:
         self._options = options
         self._columns = columns
         self._pushed = PushedFilters(topics=options.topics)
-        self._brokers = Brokers(options)
+        self._brokers = BrokerConnections(options)
         self._warned: set[str] = set()  # the texts of warnings that were logged
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra admin is not installed")
 from starlette.requests import Request
 
 from penstock.admin.access import Gate, Principal
-from penstock.admin.broker import Broker
+from penstock.admin.broker import BrokerRequests
 from penstock.admin.logins import HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import LOGINS_BURST, RateLimiter
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
@@ -51,7 +51,7 @@ async def word(tmp_path: Path) -> AsyncIterator[Word]:
 
 @pytest.fixture
 def logins(tmp_path: Path) -> Logins:
-    return Logins(Broker(tmp_path, 2.0), None, True)
+    return Logins(BrokerRequests(tmp_path, 2.0), None, True)
 
 
 def request_from(address: str, *headers: tuple[bytes, bytes]) -> Request:

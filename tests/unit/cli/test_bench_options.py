@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.bench import BenchBroker
+from penstock.cli.bench import BenchBrokerOptions
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 
@@ -37,7 +37,7 @@ def test_help_has_its_own_meaning_of_the_short_options() -> None:
 
 
 def test_login_and_tls_are_as_for_pub() -> None:
-    broker = BenchBroker(host="b", username="u", password="p", ca_file="ca.pem")
+    broker = BenchBrokerOptions(host="b", username="u", password="p", ca_file="ca.pem")
     assert broker.parsed_url().server == "mqtts://b:8883"
     login = broker.login()
     assert (login["username"], login["password"], login["version"]) == ("u", b"p", "5")
