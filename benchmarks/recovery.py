@@ -44,7 +44,7 @@ from penstock.protocol.packets import Subscription
 from penstock.services.garbage import collect_in_portions, freezing
 from penstock.store.chunk import encode_key
 from penstock.store.database import PRODUCERS, open_for_reading
-from penstock.store.preparing import DELETE, PUT, Operation, Preparation
+from penstock.store.preparing import DELETE, PUT, Operation, StoredSessionsMirror
 from penstock.store.records import encode_subscription
 from penstock.store.rocks import RocksStore
 from penstock.version import build_kind
@@ -163,14 +163,14 @@ def take_over_warm(data_dir: Path) -> StartTimes:
     view = open_for_reading(data_dir)
     times = StartTimes()
     prepared = PreparedSessions(_LIMITS)
-    preparation = Preparation(prepared)
+    mirror = StoredSessionsMirror(prepared)
     before = resident_bytes()
     with freezing():
-        preparation.load(view)
+        mirror.load(view)
     times.end("(before: prepare)")
     count = prepared.router.subscription_count
     times.subscription_bytes = (resident_bytes() - before) / max(1, count)
-    _follow(preparation, times)
+    _follow(mirror, times)
     view.close()
     store = RocksStore(data_dir)
     times.begin()
@@ -185,7 +185,7 @@ def take_over_warm(data_dir: Path) -> StartTimes:
     return times
 
 
-def _follow(preparation: Preparation, times: StartTimes) -> None:
+def _follow(mirror: StoredSessionsMirror, times: StartTimes) -> None:
     """Apply unrelated operations, then added and removed subscriptions, as a standby does."""
     key, value = encode_key(1), encode_subscription(Subscription("a/b"), 0)
     unrelated: list[Operation] = [(PUT, "progress", key, value)] * FOLLOWED_OPERATIONS
@@ -197,9 +197,9 @@ def _follow(preparation: Preparation, times: StartTimes) -> None:
             (DELETE, "subscriptions", subscription_key, b""),
         ]
     times.begin()
-    preparation.apply(unrelated)
+    mirror.apply(unrelated)
     times.end(f"(before: follow {FOLLOWED_OPERATIONS:,} other changes)")
-    preparation.apply(changes)
+    mirror.apply(changes)
     times.end(f"(before: follow {FOLLOWED_OPERATIONS:,} of subscriptions)")
 
 

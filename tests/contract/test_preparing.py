@@ -27,7 +27,7 @@ from penstock.engine.server.server import Server
 from penstock.errors import StoreBroken
 from penstock.protocol.packets import Subscription
 from penstock.store.parts import LARGE_BYTES
-from penstock.store.preparing import Preparation, read_subscriptions
+from penstock.store.preparing import StoredSessionsMirror, read_subscriptions
 from penstock.store.rocks import RocksStore
 from tests.support.noted_changes import note_changes
 from tests.support.readable import readable
@@ -221,7 +221,7 @@ def behaviour_of(server: Server) -> object:
 def prepared_of(store: RocksStore) -> PreparedSessions:
     """Sessions prepared from what a store has now."""
     prepared = PreparedSessions(LIMITS, (), None, LIMITS_BY_NAME)
-    Preparation(prepared).load(store._database)
+    StoredSessionsMirror(prepared).load(store._database)
     return prepared
 
 
@@ -236,11 +236,11 @@ def test_followed_sessions_are_those_of_the_store(tmp_path: Path, seed: int) -> 
     store = RocksStore(tmp_path)
     commits = Commits(seed)
     followed = PreparedSessions(LIMITS, (), None, LIMITS_BY_NAME)
-    preparation = Preparation(followed)
+    mirror = StoredSessionsMirror(followed)
     for step in range(STEPS):
         if step == STEPS // 3:  # the standby comes: from here on it is told the changes
-            preparation.load(store._database)
-            note_changes(store, preparation.apply)
+            mirror.load(store._database)
+            note_changes(store, mirror.apply)
         store.commit(commits.next())
         if step >= STEPS // 3:
             found = list(read_subscriptions(store._database))

@@ -22,7 +22,7 @@ from penstock.protocol.packets import Packet, Puback, Publish, Pubrec
 from penstock.protocol.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
-from penstock.store.preparing import Preparation
+from penstock.store.preparing import StoredSessionsMirror
 from penstock.store.rocks import RocksStore
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.model.shell import refusals
@@ -96,9 +96,9 @@ class FollowedDisk:
         if prepared is not None:
             assert prepared.covers(self._store.recover(subscriptions=False).sessions)
         self._following = PreparedSessions(limits, ("#",))
-        preparation = Preparation(self._following)
-        preparation.load(self._store._database)
-        note_changes(self._store, preparation.apply)
+        mirror = StoredSessionsMirror(self._following)
+        mirror.load(self._store._database)
+        note_changes(self._store, mirror.apply)
         return prepared
 
     def remove(self) -> None:

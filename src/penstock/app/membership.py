@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final, final
 
 from penstock.app.children import Children
-from penstock.app.preparing import WarmSessions
+from penstock.app.preparing import StandbySessions
 from penstock.app.reloading import check_files, configure_logs, outcome, report, reread
 from penstock.app.running import (
     EXIT_OK,
@@ -68,7 +68,7 @@ class RunningMember:
         self._settings = settings
         self._parts = parts
         self._children = Children(settings)
-        self._warm = WarmSessions(settings)
+        self._standby_sessions = StandbySessions(settings)
         cluster = settings.cluster
         self._member = Member(
             cluster,
@@ -76,7 +76,7 @@ class RunningMember:
             str(cluster.advertise or settings.listener.bind),
             str(cluster.stream_advertise or settings.stream.bind),
             connector_for(cluster),
-            self._warm,
+            self._standby_sessions,
         )
         self._sockets: dict[str, ListeningSockets] = {}  # detached from listeners
         self._listeners: StandbyListeners | None = None  # while this member is a standby
@@ -196,7 +196,7 @@ class RunningMember:
         takeover = Takeover(
             ClusterAnswers(member, hand_over).serve_on,
             self._metrics,
-            self._warm.take(settings),
+            self._standby_sessions.take(settings),
             self._sockets,
         )
         broker = RunningBroker(settings, store, self._parts, self._children, takeover)
@@ -208,7 +208,7 @@ class RunningMember:
         try:
             code = await broker.run()
         finally:
-            self._settings = self._warm.settings = broker.settings
+            self._settings = self._standby_sessions.settings = broker.settings
             self._parts = broker.parts
             self._sockets.update(broker.sockets)
             await self._children.stop_otlp()
@@ -276,7 +276,7 @@ class RunningMember:
         # From here on nothing can fail.
         source = replace(source, settings=read.comparison.merged)
         self._parts = self._parts._replace(access=read.access, source=source)
-        self._settings = self._warm.settings = settings
+        self._settings = self._standby_sessions.settings = settings
         self._children.apply_settings(settings)
-        self._member.reload_preparation()
+        self._member.reload_mirror()
         return outcome(read, self._children)

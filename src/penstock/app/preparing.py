@@ -12,14 +12,14 @@ from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.services.garbage import freezing
 from penstock.store.database import Database
 from penstock.store.log import warm_up_arrow
-from penstock.store.preparing import Preparation
+from penstock.store.preparing import StoredSessionsMirror
 
 _PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscriptions")})
 
 
 @final
-class WarmSessions:
-    """Sessions and subscriptions prepared from a standby's view; see ``ViewFollower``.
+class StandbySessions:
+    """The ``ViewMirror`` of a standby: its sessions and subscriptions, as the engine uses them.
 
     Args:
         settings: the settings of the broker that the standby may become; a change counts from the
@@ -29,22 +29,22 @@ class WarmSessions:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._prepared_for = settings
-        self._preparation: Preparation | None = None
+        self._mirror: StoredSessionsMirror | None = None
 
     def load_view(self, database: Database) -> None:
         """Prepare all sessions of the view, and load Arrow, for which a takeover would wait too."""
         warm_up_arrow()
-        self._preparation = None
+        self._mirror = None
         self._prepared_for = self.settings
-        preparation = Preparation(prepared_sessions(self._prepared_for))
+        mirror = StoredSessionsMirror(prepared_sessions(self._prepared_for))
         with freezing():
-            preparation.load(database)
-        self._preparation = preparation
+            mirror.load(database)
+        self._mirror = mirror
 
     def apply_changes(self, operations: Sequence[Operation]) -> None:
         """Apply the operations to the prepared sessions."""
-        if self._preparation is not None:
-            self._preparation.apply(
+        if self._mirror is not None:
+            self._mirror.apply(
                 [
                     (kind, FAMILIES[family], key, value)
                     for kind, family, key, value in operations
@@ -55,7 +55,7 @@ class WarmSessions:
     def take(self, settings: Settings) -> PreparedSessions | None:
         """Return the prepared sessions and forget them; None if there are none, or they were
         prepared with other settings."""
-        preparation, self._preparation = self._preparation, None
+        mirror, self._mirror = self._mirror, None
         is_for_these = settings == self._prepared_for
         self.settings = settings
-        return preparation.prepared if preparation is not None and is_for_these else None
+        return mirror.prepared if mirror is not None and is_for_these else None

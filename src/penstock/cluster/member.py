@@ -82,7 +82,7 @@ class Connector(Protocol):
         """Return the heartbeats of the cluster."""
 
 
-class ViewFollower(Protocol):
+class ViewMirror(Protocol):
     """Keeps a representation in memory equal to the view of a standby."""
 
     def load_view(self, database: Database) -> None:
@@ -102,7 +102,8 @@ class Member:
         address: HOST:PORT at which clients reach it while it is the primary.
         stream_address: HOST:PORT of its stream service; empty if it has none.
         connect: makes the connections to the log.
-        preparation: follows the view in memory, called by the following thread; None for none.
+        mirror: a representation of the view in memory, which the following thread updates; None for
+            none.
         now_s: returns the monotonic time in seconds.
 
     Attributes:
@@ -124,7 +125,7 @@ class Member:
         address: str,
         stream_address: str,
         connect: Connector,
-        preparation: ViewFollower | None = None,
+        mirror: ViewMirror | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -140,7 +141,7 @@ class Member:
         self._address = address
         self._stream_address = stream_address
         self._connect = connect
-        self._preparation = preparation
+        self._mirror = mirror
         self._now_s = now_s
         self._view: View | None = None
         self._database: ClusterDatabase | None = None
@@ -153,7 +154,7 @@ class Member:
         self._stopping = threading.Event()
         self._following_ends = threading.Event()
         self._leading = threading.Event()
-        self._must_prepare = threading.Event()
+        self._must_reload_mirror = threading.Event()
         self._threads: list[threading.Thread] = []
         self._limiter = RepeatLimiter()
         self._fencing = threading.Lock()
@@ -273,15 +274,13 @@ class Member:
         self.role = "waiting"
         self._leading.clear()
         database = open_cluster_database(self.data_dir)
-        preparation = self._preparation
-        view = View(
-            database, None if preparation is None else preparation.apply_changes, self.tally
-        )
+        mirror = self._mirror
+        view = View(database, None if mirror is None else mirror.apply_changes, self.tally)
         self._database, self._view = database, view
         self._synced = view.position.sequence  # opening flushed its write-ahead log to tables
         self._brings_store = bool(view.current_watermark().epoch)
-        if preparation is not None:
-            preparation.load_view(database)
+        if mirror is not None:
+            mirror.load_view(database)
         log = self._connect.log("follow")
         claim = Claim(
             self.node, "", self._address, self._stream_address, __version__, self._process
@@ -289,9 +288,9 @@ class Member:
         follower = Follower(log, view, self._standby, claim, self._new_writer, self._now_s)
         try:
             while not self._following_ends.is_set():
-                if preparation is not None and self._must_prepare.is_set():
-                    self._must_prepare.clear()
-                    preparation.load_view(database)
+                if mirror is not None and self._must_reload_mirror.is_set():
+                    self._must_reload_mirror.clear()
+                    mirror.load_view(database)
                 progress = follower.step(self._rank())
                 self._report_note(follower.note)
                 if progress is Progress.CLAIMED:
@@ -318,9 +317,9 @@ class Member:
         """Make ``follow`` return None."""
         self._following_ends.set()
 
-    def reload_preparation(self) -> None:
-        """Make the following thread load the whole view into ``preparation`` again."""
-        self._must_prepare.set()
+    def reload_mirror(self) -> None:
+        """Make the following thread load the whole view into ``mirror`` again."""
+        self._must_reload_mirror.set()
 
     def lead(self, fenced: Callable[[str], None]) -> None:
         """Watch the log as the primary, until ``resign``.

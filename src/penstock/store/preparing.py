@@ -2,12 +2,13 @@
 
 ::
 
-      a start     database ─▶ read_sessions, read_subscriptions ─▶ RecoveredState
-      a standby   database ──▶ Preparation.load ──╮
-                  operations ▶ Preparation.apply ─┴▶ PreparedSessions ─▶ RecoveredState has the rest
+      a start     database ──▶ read_sessions, read_subscriptions ─▶ RecoveredState
+      a standby   database ──▶ StoredSessionsMirror.load ──╮
+                  operations ▶ StoredSessionsMirror.apply ─┴▶ PreparedSessions
 
-Both decode with the same functions. ``apply`` skips all operations of a commit that are not on
-sessions or subscriptions; these are most, and cost a comparison each.
+After a takeover everything else is read from the store (``RecoveredState``). Both decode with the
+same functions. ``apply`` skips all operations of a commit that are not on sessions or subscriptions;
+these are most, and cost a comparison each.
 
 A million subscriptions have few different options, so decoded options are cached by their encoded
 value. Equal topic filters of many sessions share one string.
@@ -81,8 +82,8 @@ def read_subscriptions(database: Database) -> Iterator[SubscriptionRecord]:
 
 
 @final
-class Preparation:
-    """Keeps the ``PreparedSessions`` of a standby equal to the sessions in its store.
+class StoredSessionsMirror:
+    """Keeps the ``PreparedSessions`` of a standby equal to the sessions in its database.
 
     Args:
         prepared: empty; ``load`` fills it, and ``apply`` updates it.
