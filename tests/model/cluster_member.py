@@ -329,7 +329,7 @@ class Member:
                 return
             if progress is Progress.CLAIMED:
                 assert self.follower.writer is not None
-                self.lead(self.follower.writer)
+                self.serve_as_primary(self.follower.writer)
                 return
             if self.follower.is_following:
                 self.role = "standby"
@@ -338,7 +338,7 @@ class Member:
             if self.view.claim is not None:
                 self.hands_over_to = ""
 
-    def lead(self, writer: LogWriter) -> None:
+    def serve_as_primary(self, writer: LogWriter) -> None:
         """Serve as the primary."""
         self.writer = writer
         self.role = "primary"

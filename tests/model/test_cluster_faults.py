@@ -126,7 +126,7 @@ class BlindFollower(Follower):
             return Progress.UNREACHABLE
         if found is not None:
             record = decode_record(found.data)
-            self._view.take(Position(last, record.term, record.number, record.checksum))
+            self._view.note_appended(Position(last, record.term, record.number, record.checksum))
         return super()._try_claim()
 
 

@@ -204,7 +204,7 @@ class RunningMember:
         def on_fence(why: str) -> None:
             loop.call_soon_threadsafe(broker.end, why)
 
-        member.lead(on_fence)
+        member.serve_as_primary(on_fence)
         try:
             code = await broker.run()
         finally:

@@ -35,11 +35,11 @@ from penstock.store.parts import LargeValue
 class ClusterDatabase(Database):
     """The open database of a primary's view; see ``Database``.
 
-    ``lead`` must be called before the first write.
+    ``append_through`` must be called before the first write.
     """
 
-    def lead(self, writer: LogWriter, view: View) -> None:
-        """Append batches to the log from now on.
+    def append_through(self, writer: LogWriter, view: View) -> None:
+        """Append batches to the log through ``writer`` from now on.
 
         Args:
             writer: the writer of the claimed term.
@@ -72,7 +72,7 @@ class ClusterDatabase(Database):
             self._is_behind = True
             self.write_here(batch.rocks, sync=False)
             self._is_behind = False
-            self._view.take(position)
+            self._view.note_appended(position)
 
     def settle(self) -> None:
         """Resolve appends without an answer: apply those records that are in the log.
@@ -187,7 +187,7 @@ class ViewOpener:
         if self._first is not None:
             database, view = self._first
             view.pass_claim(self._writer.position)
-            database.lead(self._writer, view)
+            database.append_through(self._writer, view)
             self._first = None
             return database
         database = self._open_database(data_dir)
@@ -195,7 +195,7 @@ class ViewOpener:
             view = View(database, tally=self._tally)
             catch_up(view, self._writer.log)
             self._writer.resume(view.end)
-            database.lead(self._writer, view)
+            database.append_through(self._writer, view)
         except BaseException:
             database.close()
             raise

@@ -321,7 +321,7 @@ class Member:
         """Make the following thread load the whole view into ``mirror`` again."""
         self._must_reload_mirror.set()
 
-    def lead(self, fenced: Callable[[str], None]) -> None:
+    def serve_as_primary(self, fenced: Callable[[str], None]) -> None:
         """Watch the log as the primary, until ``resign``.
 
         Args:

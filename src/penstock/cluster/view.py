@@ -177,7 +177,7 @@ class View:
             self._tally.damaged += 1
             raise damage
 
-    def take(self, position: Position) -> None:
+    def note_appended(self, position: Position) -> None:
         """Record that the primary has appended and written the records up to ``position``."""
         self.position = self.end = self._complete = position
 

@@ -101,7 +101,7 @@ class _Examiner:
         for problem in self._reader.problems:
             findings.add_problem(problem)
         findings.notes += self._reader.notes
-        if self._reader.removed_may_be_back:
+        if self._reader.may_restore_removed:
             findings.add_problem("records removed shortly before the damage may be there again")
         self._examine_meta()
         archives = ArchiveExaminer(self._reader, findings, self._archives, self._copy)

@@ -55,7 +55,7 @@ class SalvageReader:
     Attributes:
         problems: sentences about damaged files; empty where the database opens normally.
         notes: sentences about records that the next start of a broker mends, which is no damage.
-        removed_may_be_back: whether records removed shortly before the damage may be there again.
+        may_restore_removed: whether records removed shortly before the damage may be there again.
         stale_counts: by column family, the number of values that may be outdated.
         size_bytes: total size of tables and write-ahead logs.
 
@@ -67,7 +67,7 @@ class SalvageReader:
     def __init__(self, store: Path, scratch: Path) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.removed_may_be_back = False
+        self.may_restore_removed = False
         self.stale_counts: dict[str, int] = {}
         self.size_bytes = sum(path.stat().st_size for path in table_and_log_files(store))
         self._store = store
@@ -242,7 +242,7 @@ class _Opening:
             "without its MANIFEST it is not known whether tables are missing, and with them parts"
             " of sessions, subscriptions, queues, retained messages and wills"
         )
-        self._reader.removed_may_be_back = True
+        self._reader.may_restore_removed = True
         self._reader.use_database(rebuilt.database)
 
     def _try_to_open(self, store: Path) -> bool:
@@ -264,7 +264,7 @@ class _Opening:
         commits = _commits(behind)
         if commits > _commits(database):
             reader.add_problem("a part in the middle of its write-ahead log is damaged")
-            reader.removed_may_be_back = True
+            reader.may_restore_removed = True
         database.close()
         watermark = self._watermark
         known = {str(entry["name"]).lstrip("/") for entry in behind.live_files()}

@@ -415,6 +415,6 @@ def test_catching_up_refuses_damage_and_shorter_logs(bench: Bench) -> None:
     bench.log.damaged, bench.log.leader_damaged = {2}, True
     with pytest.raises(LogDamaged):
         catch_up(bench.view, bench.log)
-    bench.view.take(Position(9, 1))
+    bench.view.note_appended(Position(9, 1))
     with pytest.raises(LogUnavailable, match="ends at 3"):
         catch_up(bench.view, bench.log)

@@ -93,5 +93,5 @@ def test_a_primary_that_is_fenced_before_its_broker_runs_ends_it(
     hear(connect, primary, "b", "standby", term=99)
     wait_for("the end of the primary", lambda: primary.role == "fenced")
     told: list[str] = []
-    primary.lead(told.append)
+    primary.serve_as_primary(told.append)
     assert told == ["the view of b has come to term 99"]
