@@ -158,7 +158,8 @@ class Message:
         self._settler = None
 
     def settled(self) -> ReceivedMessage | None:
-        """Mark the message as settled; return the engine's record of it, None if it was settled."""
+        """Mark the message as settled; return the engine's record of it, None if it was settled
+        before."""
         arrival = self._arrival
         self._arrival = None
         return arrival

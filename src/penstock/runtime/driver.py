@@ -123,7 +123,7 @@ class Driver(PeerOwner):
         self._commit_done: asyncio.Future[None] | None = None
         self._open_batch_durable: asyncio.Future[None] | None = None
         self._sealed_batch_durable: asyncio.Future[None] | None = None
-        self._failed = False
+        self._has_failed = False
         self._has_stopped = False  # True once nothing is committed any more
         self._end_reason = ""  # set once clients are served no more
         self._failing_since_s = 0.0  # 0 = the store works
@@ -260,7 +260,7 @@ class Driver(PeerOwner):
     def deliver_verdict(self, link: Link, verdict: AuthResult) -> None:
         """Pass the result of authentication to the client of ``link``, if it is still connected."""
         peer = self._peers.get(link)
-        if peer is not None and not self._failed:
+        if peer is not None and not self._has_failed:
             assert isinstance(peer.connection, ServerConnection)
             peer.connection.apply_late_verdict(verdict, self.now())
             if peer.connection.state == CONNECTED:
@@ -317,7 +317,7 @@ class Driver(PeerOwner):
         It must not be called from a callback of the driver.
         """
         self._write_ready()
-        if self._commit_done is None and not self._failed:
+        if self._commit_done is None and not self._has_failed:
             if (
                 self._context.needs_commit
                 or self._open_batch_durable is not None
@@ -389,7 +389,7 @@ class Driver(PeerOwner):
             raise StoreFailed("it was stopped before this was on disk")
         if self._open_batch_durable is None:
             self._open_batch_durable = self._loop.create_future()
-            if self._failed:
+            if self._has_failed:
                 self._open_batch_durable.set_exception(StoreFailed("the store failed"))
         self.end_turn_soon()
         await asyncio.shield(self._open_batch_durable)
@@ -397,7 +397,11 @@ class Driver(PeerOwner):
     def _commit_progress(self) -> None:
         """Commit the progress of sessions, if no client has needed a commit for ``_PROGRESS_S``."""
         self._progress_timer = None
-        if self._commit_done is None and not self._failed and self._context.batch.changed_states:
+        if (
+            self._commit_done is None
+            and not self._has_failed
+            and self._context.batch.changed_states
+        ):
             self._write_ready()  # before packets that wait for the batch
             self._commit()
 
@@ -488,9 +492,9 @@ class Driver(PeerOwner):
 
     def _fail(self, failure: StoreFailed) -> None:
         """Fail closed: acknowledge nothing more, and close all connections."""
-        if self._failed:
+        if self._has_failed:
             return
-        self._failed = True
+        self._has_failed = True
         for waiting in (self._sealed_batch_durable, self._open_batch_durable):
             if waiting is not None:
                 waiting.set_exception(failure)
@@ -591,7 +595,7 @@ class Driver(PeerOwner):
         if self._progress_timer is not None:
             self._progress_timer.cancel()
         self._bodies.stop()
-        if not self._failed:
+        if not self._has_failed:
             if references is None:
                 self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             else:
@@ -603,7 +607,7 @@ class Driver(PeerOwner):
         if self._committer is not None:
             self._committer.stop_retrying()
             await self._finish_commits()
-            if not self._failed and self._server.write_events(self.now()):  # about that commit
+            if not self._has_failed and self._server.write_events(self.now()):  # about that commit
                 self._end_turn()
                 await self._finish_commits()
             self._committer.stop()

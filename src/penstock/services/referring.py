@@ -40,7 +40,7 @@ class ReferralService:
         self._connections: set[ReferralConnection] = set()
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
-        self._closed = False
+        self._is_closed = False
 
     @property
     def open_count(self) -> int:
@@ -58,13 +58,13 @@ class ReferralService:
         """
         connection = ReferralConnection(self, wire, limits, primary)
         self._connections.add(connection)
-        if self._closed:  # its handshake was under way
+        if self._is_closed:  # its handshake was under way
             self._loop.call_soon(wire.close)
         return connection
 
     def close(self) -> None:
         """Close all connections, also those that are still being opened; clients may reconnect."""
-        self._closed = True
+        self._is_closed = True
         for connection in list(self._connections):
             connection.wire.close()
 

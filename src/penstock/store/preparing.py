@@ -7,8 +7,8 @@
                   operations ▶ StoredSessionsMirror.apply ─┴▶ PreparedSessions
 
 After a takeover everything else is read from the store (``RecoveredState``). Both decode with the
-same functions. ``apply`` skips all operations of a commit that are not on sessions or subscriptions;
-these are most, and cost a comparison each.
+same functions. ``apply`` skips the operations of a commit that are not on sessions or
+subscriptions; these are most, and cost a comparison each.
 
 A million subscriptions have few different options, so decoded options are cached by their encoded
 value. Equal topic filters of many sessions share one string.

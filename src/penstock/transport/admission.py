@@ -89,7 +89,7 @@ class Descriptors:
     def __init__(self, connections_max: int) -> None:
         self.connections_max = connections_max
         self.open_count = 0
-        self.warned = False
+        self.has_warned = False
 
 
 @final
@@ -262,8 +262,8 @@ class Admission:
         descriptors = self._descriptors
         if descriptors.open_count < descriptors.connections_max:
             return True
-        if not descriptors.warned:  # once: the limit does not change while the process runs
-            descriptors.warned = True
+        if not descriptors.has_warned:  # once: the limit does not change while the process runs
+            descriptors.has_warned = True
             logger.warning(
                 "refused a connection from %s, and will refuse more: %d are open, as many as"
                 " the limit of open files leaves room for; raise it (ulimit -Hn, LimitNOFILE"

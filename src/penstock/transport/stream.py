@@ -29,35 +29,35 @@ class StreamWire(asyncio.Protocol):
     def __init__(self) -> None:
         self.below: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
-        self._reading = True
-        self._blocked = False  # see ``_block_reading``
+        self._is_reading = True
+        self._is_blocked = False  # see ``_block_reading``
 
     def pause_reading(self) -> None:
         """Pause reading, for the endpoint."""
-        if self._transport is not None and self._reading:
-            self._reading = False
-            if not self._blocked:
+        if self._transport is not None and self._is_reading:
+            self._is_reading = False
+            if not self._is_blocked:
                 (self.below or self._transport).pause_reading()
 
     def resume_reading(self) -> None:
         """Resume reading, for the endpoint."""
-        if self._transport is not None and not self._reading:
-            self._reading = True
-            if not self._blocked:
+        if self._transport is not None and not self._is_reading:
+            self._is_reading = True
+            if not self._is_blocked:
                 (self.below or self._transport).resume_reading()
 
     def _block_reading(self) -> None:
         """Read nothing until ``_unblock_reading``, even if the endpoint resumes reading."""
-        if self._transport is not None and not self._blocked:
-            self._blocked = True
-            if self._reading:
+        if self._transport is not None and not self._is_blocked:
+            self._is_blocked = True
+            if self._is_reading:
                 (self.below or self._transport).pause_reading()
 
     def _unblock_reading(self) -> None:
         """Read again unless the endpoint paused reading: the last bytes are handled."""
-        if self._transport is not None and self._blocked:
-            self._blocked = False
-            if self._reading:
+        if self._transport is not None and self._is_blocked:
+            self._is_blocked = False
+            if self._is_reading:
                 (self.below or self._transport).resume_reading()
 
     def peer_state(self) -> int:
@@ -85,8 +85,8 @@ class StreamWire(asyncio.Protocol):
         """Close ``transport``; resume reading, so that TLS gets the peer's close_notify."""
         transport.close()
         below = self.below
-        is_paused = self._blocked or not self._reading
+        is_paused = self._is_blocked or not self._is_reading
         if below is not None and is_paused and not below.is_closing():
-            self._reading = True
-            self._blocked = False
+            self._is_reading = True
+            self._is_blocked = False
             below.resume_reading()

@@ -28,7 +28,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import Final, final
 
-from penstock.engine.batch.timers import Timed
+from penstock.engine.batch.timers import TimerTarget
 from penstock.engine.clock import Now
 from penstock.engine.wire.link import Link, Resumable, Turn
 
@@ -39,7 +39,7 @@ _WORK_PER_PUBLISHER: Final = (
 )
 
 
-class Blocker(Timed):
+class Blocker(TimerTarget):
     """The port of an object that may have no room for a message; the base always has room."""
 
     def refuses(self, size_bytes: int) -> bool:
@@ -130,13 +130,13 @@ class BlockedPublishers(Resumable):
             self._remove_from_line(publisher, publisher.blocker)
             publisher.blocker = None
 
-    def wake(self, blocker: Blocker, changed: bool = False) -> None:
+    def wake(self, blocker: Blocker, limits_changed: bool = False) -> None:
         """Check the publishers that ``blocker`` blocks in the next turn: there may be room.
 
         Args:
             blocker: the queue, group or store that may have room.
-            changed: whether limits, subscriptions or permissions changed, so that the router checks
-                the message of each publisher, even if the blocker has no room.
+            limits_changed: whether limits, subscriptions or permissions changed, so that the router
+                checks the message of each publisher, even if the blocker has no room.
         """
         line = self._lines.get(blocker)
         if line is None:
@@ -144,7 +144,7 @@ class BlockedPublishers(Resumable):
         if line.is_idle:
             self._woken_lines.append(line)
         line.is_woken = True
-        line.is_recheck = line.is_recheck or changed
+        line.is_recheck = line.is_recheck or limits_changed
         self._turn.resume_later(self)
 
     def tick(self) -> None:

@@ -46,7 +46,7 @@ class Draining:
         self._counted_s = now.monotonic_s  # when ``_due`` was updated
         self._due = 1.0  # clients that may be disconnected now
         self._cursor = 0  # number of the last visited session
-        self._found = False  # whether this walk found a connected client
+        self._found_client = False  # whether this walk found a connected client
 
     def tick(self, connections: dict[str, Connection], order: SessionIndex, now: Now) -> None:
         """Disconnect as many clients as ``per_s`` allows since the last call."""
@@ -60,13 +60,13 @@ class Draining:
             connection = connections.get(session.client_id)
             if connection is None:  # the session is offline, or of a bridge of this broker
                 continue
-            self._found = True
+            self._found_client = True
             self.clients_sent_away += 1
             connection.close(self.reason_code, DRAIN_REASON, now, self.server_reference)
             self._due -= 1.0
             if self._due < 1.0:
                 return
         if not order.sessions_after(self._cursor, 1):
-            self.is_drained = not self._found
-            self._found = False
+            self.is_drained = not self._found_client
+            self._found_client = False
             self._cursor = 0

@@ -35,14 +35,14 @@ class LanesByOffset:
         self.lanes: dict[int, Lane] = {}  # by number
         self._with_qos0: dict[int, Lane] = {}  # lanes with QoS 0 deliveries
         self._heap: list[tuple[int, int]] = []  # (offset of a head, number of its lane)
-        self._unsorted = False  # lanes were added or restored: their heads are not in the heap
+        self._is_unsorted = False  # lanes were added or restored: their heads are not in the heap
 
     def add(self, lane: Lane) -> None:
         """Add ``lane``; its head is sorted in when ``first`` is called next."""
         lane.rank = self.rank
         lane.entry_offset = _NONE
         self.lanes[lane.number] = lane
-        self._unsorted = True
+        self._is_unsorted = True
 
     def remove(self, lane: Lane) -> None:
         """Remove ``lane``, which must be empty."""
@@ -50,11 +50,11 @@ class LanesByOffset:
 
     def mark_unsorted(self) -> None:
         """Sort all lanes when ``first`` is called next: a lane got deliveries from the store."""
-        self._unsorted = True
+        self._is_unsorted = True
 
     def update(self, lane: Lane) -> None:
         """Sort ``lane`` in again: a delivery was added to it or removed."""
-        if self._unsorted:
+        if self._is_unsorted:
             return
         if lane.qos0_count > 0:
             self._with_qos0[lane.number] = lane
@@ -69,7 +69,7 @@ class LanesByOffset:
 
     def first(self) -> Lane | None:
         """Return the lane whose head has the lowest log offset; None if all lanes are empty."""
-        if self._unsorted:
+        if self._is_unsorted:
             self._sort()
         heap = self._heap
         while heap:
@@ -88,7 +88,7 @@ class LanesByOffset:
     def first_with_qos0(self) -> Lane | None:
         """Return a lane with QoS 0 deliveries, the same one while it has any; None if no lane has
         any."""
-        if self._unsorted:
+        if self._is_unsorted:
             self._sort()
         for lane in self._with_qos0.values():
             return lane
@@ -96,7 +96,7 @@ class LanesByOffset:
 
     def _sort(self) -> None:
         """Build the heap from the heads of all lanes."""
-        self._unsorted = False
+        self._is_unsorted = False
         self._heap = []
         self._with_qos0 = {}
         for lane in self.lanes.values():
