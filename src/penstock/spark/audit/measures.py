@@ -409,7 +409,7 @@ def _reconnects(connections: DataFrame) -> list[Reconnects]:
         .limit(NAMES_MAX)
         .collect()
     )
-    return [Reconnects(r.client, r.connections, r.refused, r.by_count, _utc(r.worst)) for r in rows]
+    return [Reconnects(r.client, r.connections, r.refused, r.most, _utc(r.worst)) for r in rows]
 
 
 def _bucket(at: str, bucket_s: int) -> Column:
