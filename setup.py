@@ -33,7 +33,7 @@ NOT_COMPILED = (  # a compiled class has neither annotations nor the text behind
     "engine/declared_limits.py",
     "engine/operating/session_summary.py",
 )
-COMPILED_FILES = (  # what of the rest runs for each turn, commit or message
+COMPILED_FILES = (  # what of the rest runs for each turn or message
     "bench/histogram.py",
     "bench/subscriber_state.py",
     "bench/publisher_state.py",
@@ -44,9 +44,6 @@ COMPILED_FILES = (  # what of the rest runs for each turn, commit or message
     "client/message.py",
     "client/publication.py",
     "client/publisher_line.py",
-    "cluster/jetstream.py",
-    "cluster/nats_client.py",
-    "cluster/nats_protocol.py",
     "runtime/deadlines.py",
     "runtime/driver.py",
     "runtime/peer.py",
