@@ -9,6 +9,7 @@ Nothing is counted between two walks, so that a message costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
@@ -17,8 +18,17 @@ from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 
-WINDOW_BOUNDS: Final = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0)
-QUEUE_BOUNDS: Final = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0)
+WINDOW_BOUNDS: Final[Sequence[float]] = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0)
+QUEUE_BOUNDS: Final[Sequence[float]] = (
+    0.0,
+    1.0,
+    10.0,
+    100.0,
+    1_000.0,
+    10_000.0,
+    100_000.0,
+    1_000_000.0,
+)
 
 _OF_SESSIONS: Final = (WINDOW, WRITE_BUFFER, QUEUE)
 
