@@ -15,7 +15,7 @@ class Running:
     def __init__(self) -> None:
         self.turns = 0
         self.commit_attempts = -1
-        self.context: Any = SimpleNamespace(store=SimpleNamespace(failure=""))
+        self.context: Any = SimpleNamespace(store_health=SimpleNamespace(failure=""))
         self.connections: dict[str, object] = {}
 
     def watched(self) -> Watchdog:
