@@ -185,10 +185,8 @@ class JetStreamLog:
         self._nats = nats_client(settings, client_name)
         self._nats.needs_jetstream = True  # a server whose disk was full runs without it
         self._preferred_server = ""  # the leader, until the next append has tried to reach it
-        self._unreached = (
-            "",
-            "",
-        )  # the last leader that was not found, and the server used instead
+        # the last leader that was not found, and the server used instead
+        self._unreached = ("", "")
         self._bounds = Bounds(1, 0)  # the last known bounds
         self._verified = _Verified(0, 0.0)
 

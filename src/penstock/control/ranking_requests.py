@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from penstock.control.admin_requests import Limit, SessionFilter
+from penstock.engine.operating.session_summary import SessionSummary
 
 Measure = Literal["limited", "rate", "queue", "window", "unsent", "dropped"]
 """The measure of a ranking: how long a client has been at a limit (limited), bytes a second (rate),
@@ -44,26 +45,10 @@ class CurrentLimit(msgspec.Struct, frozen=True):
     lasts_s: float
 
 
-class RankedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in a ranking; docs/control.md explains each name."""
+class RankedSession(SessionSummary, frozen=True, kw_only=True, gc=True):
+    """A session in a ranking: as in a list, with its bytes and limits; docs/control.md explains
+    each name."""
 
-    client_id: str
-    user: str | None
-    connected: bool
-    address: str | None
-    listener: str
-    version: int
-    since_us: int
-    expires_at_us: int | None
-    expiry_interval_s: int
-    window: int
-    window_size: int
-    queue: int
-    queue_max: int
-    queue_bytes: int
-    subscriptions: int
-    dropped: int
-    bridge: bool
     received_bytes: int
     sent_bytes: int
     received_bytes_per_s: float
