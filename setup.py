@@ -75,12 +75,13 @@ def mode() -> str:
 
 def modules() -> list[str]:
     """The files to compile. A package's __init__ stays interpreted: it only names things."""
-    return sorted(
-        str(path)
-        for package in COMPILED_PACKAGES
-        for path in (SOURCE / "penstock" / package).glob("**/*.py")
-        if path.name != "__init__.py" and f"{package}/{path.name}" not in NOT_COMPILED
-    ) + [str(SOURCE / "penstock" / path) for path in COMPILED_FILES]
+    root = SOURCE / "penstock"
+    excluded = {root / path for path in NOT_COMPILED}
+    found = {path for package in COMPILED_PACKAGES for path in (root / package).rglob("*.py")}
+    if missing := sorted(map(str, excluded - found)):
+        sys.exit(f"NOT_COMPILED names files that do not exist: {', '.join(missing)}.")
+    compiled = {path for path in found - excluded if path.name != "__init__.py"}
+    return sorted(map(str, compiled | {root / path for path in COMPILED_FILES}))
 
 
 def compiler() -> str:
