@@ -170,7 +170,7 @@ class Program:
         self._command = [
             *(sys.executable, "-m", "benchmarks.client_faults", "--library", library),
             *("--port", str(proxy.address[1]), "--topic", topic, "--qos", str(qos)),
-            *("--room", str(queue_max), "--directory", str(directory)),
+            *("--queue-max", str(queue_max), "--directory", str(directory)),
         ]
         self.start()
 
@@ -369,7 +369,7 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--topic")
     parser.add_argument("--qos", type=int)
-    parser.add_argument("--room", type=int)
+    parser.add_argument("--queue-max", type=int)
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     if arguments.library:

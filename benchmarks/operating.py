@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[20_000, 200_000])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
-    parser.add_argument("--acts", nargs="+", help="only these kinds, such as 'penstock top'")
+    parser.add_argument("--actions", nargs="+", help="only these kinds, such as 'penstock top'")
     arguments = parser.parse_args()
     console = Console(width=110)
     console.print(f"{version_text()}\n{machine()}, {arguments.clients:,} clients")

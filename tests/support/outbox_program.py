@@ -44,8 +44,12 @@ async def publish(url: str, box: Path, note: Path, client_id: str, topic: str, c
 def main() -> None:
     """As the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("url", "box", "note", "client_id", "topic", "count"):
-        parser.add_argument(name)
+    parser.add_argument("url")
+    parser.add_argument("box")
+    parser.add_argument("note")
+    parser.add_argument("client_id")
+    parser.add_argument("topic")
+    parser.add_argument("count")
     given = parser.parse_args()
     asyncio.run(
         publish(
