@@ -22,7 +22,7 @@ from penstock.engine.server.server import Server
 from penstock.runtime.driver import Driver
 from penstock.services.portions import run_in_portions
 
-SHARE: Final = 0.02
+SHARE: Final = 0.005
 """Share of one processor that surveys may take."""
 
 WAIT_S_MAX: Final = 1.0

@@ -82,7 +82,6 @@ def is_bridge(session: Session) -> bool:
 def session_summary(server: Server, session: Session) -> SessionSummary:
     """Return the description of a session in a list."""
     connection = connection_of(server, session)
-    dropped = server.drops.counts_by_reason(session.client_id)
     lead_us = server.context.batch.lead_us
     since = since_us(session, connection)
     backlog = session.backlog
@@ -102,7 +101,7 @@ def session_summary(server: Server, session: Session) -> SessionSummary:
         backlog.queue_length_max,
         backlog.queue_bytes,
         len(session.subscriptions),
-        sum(dropped.values()) if dropped else 0,
+        server.drops.count_of(session.client_id),
         is_bridge(session),
     )
 

@@ -100,7 +100,7 @@ class RankingWalk:
         if measure == BY_WINDOW:
             return float(session.window_length)
         if measure == BY_DROPPED:
-            return float(sum(self._server.drops.counts_by_reason(session.client_id).values()))
+            return float(self._server.drops.count_of(session.client_id))
         link = session.link
         if measure == BY_LIMITED:
             longest_s = 0.0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.operating.listing import connection_of, is_bridge
+from penstock.engine.operating.listing import connection_of
 from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
@@ -55,29 +55,37 @@ class Survey:
         self.by_listener: dict[str, int] = {}
         self.by_group: dict[tuple[str, str], int] = {}
         self.at_limit = [0] * len(LIMITS)
+        self._connected: dict[tuple[int, str, str, str], int] = {}
 
     def add(self, server: Server, session: Session) -> None:
         """Count ``session``, and its client if that is connected."""
-        if is_bridge(session):
+        transmission = session.transmission
+        if transmission.forwarding is not None:  # of a bridge
             return
         self.queue.count(session.queue_length)
-        for limit in _OF_SESSIONS:
-            usage = session.transmission.limit_usage(limit)
-            if usage is not None and usage.since_s >= 0:
-                self.at_limit[limit] += 1
+        if transmission.congestion.was_at_limit:
+            for limit in _OF_SESSIONS:
+                usage = transmission.limit_usage(limit)
+                if usage is not None and usage.since_s >= 0:
+                    self.at_limit[limit] += 1
         connection = connection_of(server, session)
         if connection is None:
             return
         self.window.count(session.window_length)
-        self.by_version[connection.version] = self.by_version.get(connection.version, 0) + 1
-        name = session.limits_name
-        self.by_listener[name] = self.by_listener.get(name, 0) + 1
         counters = connection.link.counters
-        pair = (counters.listener, counters.group)
-        self.by_group[pair] = self.by_group.get(pair, 0) + 1
+        kind = (connection.version, session.limits_name, counters.listener, counters.group)
+        self._connected[kind] = self._connected.get(kind, 0) + 1
         inbound = connection.inbound_limit
         if inbound is not None and inbound.since_s >= 0:
             self.at_limit[INBOUND] += 1
+
+    def add_up(self) -> None:
+        """Compute the counts by version, listener and group, after the last session."""
+        for (version, limits_name, listener, group), count in self._connected.items():
+            self.by_version[version] = self.by_version.get(version, 0) + count
+            self.by_listener[limits_name] = self.by_listener.get(limits_name, 0) + count
+            pair = (listener, group)
+            self.by_group[pair] = self.by_group.get(pair, 0) + count
 
 
 @final
@@ -99,4 +107,7 @@ class SurveyWalk:
         for session in sessions:
             self._cursor = session.number
             self.survey.add(self._server, session)
-        return len(sessions) < visits
+        if len(sessions) == visits:
+            return False
+        self.survey.add_up()
+        return True

@@ -151,6 +151,11 @@ class OwnerDrops:
         counts = self._counts.get(name)
         return {} if counts is None else dict(counts)
 
+    def count_of(self, name: str) -> int:
+        """Return the number of dropped messages of the session or group ``name``."""
+        counts = self._counts.get(name)
+        return 0 if counts is None else sum(counts.values())
+
     def forget(self, name: str) -> None:
         """Forget the drops of the session or group ``name``, which ended."""
         self._counts.pop(name, None)
@@ -255,6 +260,10 @@ class Drops:
     def counts_by_reason(self, client_id: str) -> dict[int, int]:
         """Return the number of dropped messages of one session, by reason; a copy."""
         return self.client_drops.counts_by_reason(client_id)
+
+    def count_of(self, client_id: str) -> int:
+        """Return the number of dropped messages of one session."""
+        return self.client_drops.count_of(client_id)
 
     def counters_of(self, client_id: str) -> Counters:
         """Return the counters of the client's listener and client group; ``fallback`` if the client

@@ -31,8 +31,12 @@ class Histogram:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+        self._lowest = bounds[0]
 
     def count(self, value: float) -> None:
         """Count ``value`` in its bucket."""
-        self.counts[bisect_left(self.bounds, value)] += 1
+        if value <= self._lowest:  # most clients have an empty window and queue
+            self.counts[0] += 1
+        else:
+            self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value

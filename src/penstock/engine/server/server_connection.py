@@ -367,7 +367,7 @@ class ServerConnection(OpeningConnection):
         by = "broker" if self.is_closed_locally else "network"
         if self.close_reason == DISCONNECTED_ITSELF:
             by = "client"
-        dropped = sum(self._server.drops.counts_by_reason(self.client_id).values())
+        dropped = self._server.drops.count_of(self.client_id)
         event: Event = {
             "by": by,
             "reason": self.close_reason,

@@ -36,6 +36,11 @@ class Congestion:
         self._cause = NOTHING
         self._limits: list[LimitUsage] | None = None
 
+    @property
+    def was_at_limit(self) -> bool:
+        """Return whether a limit was ever reached."""
+        return self._limits is not None
+
     def usage(self, limit: int) -> LimitUsage | None:
         """Return the use of ``limit``; None if no limit was reached yet."""
         return None if self._limits is None else self._limits[limit]
