@@ -41,6 +41,7 @@ MOMENT_S_MAX: Final = 1.0
 OUTLIVED: Final = 0.5
 RECOVERED_S: Final = 90.0
 _SAMPLE_S: Final = 0.005
+_UNDER_WAY_S: Final = 0.1  # in which acknowledgements from before a fault have come
 
 
 @final
@@ -196,6 +197,7 @@ def suffer(
     is_outlived = draw.random() < outlived
     try:
         if fault.others_serve and is_outlived:
+            let_pass(_UNDER_WAY_S)
             _wait_for_traffic(load)
             lasts_s = min(lasts_s, MOMENT_S_MAX)
         ends_s = time.monotonic() + lasts_s

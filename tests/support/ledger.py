@@ -167,7 +167,7 @@ class Publisher(Device):
         self.acknowledged: set[int] = set()
         self.refused = 0  # a broker that cannot commit says so to MQTT 5; they are not sent again
         self.sent = 0
-        self.pause_s = 0.0  # after each answer; a load that should be small is given one
+        self.pause_s = 0.0  # between two messages; a load that should be small is given one
         self.until: int | None = None  # how many messages there are to send so far; None: no end
         self._window = window
         self._identifiers = _IDENTIFIERS_A_PLACE * window
@@ -188,23 +188,28 @@ class Publisher(Device):
         ]
         client.send(*again, *(Pubrel(packet_id) for packet_id in self._unreleased))
         self.ready.set()
+        due_s = time.monotonic()
         while not (self.ending.is_set() and self.finished()):
             if self._fails():
                 return
             fresh: list[Packet] = []
-            while self._has_more() and len(self._unacknowledged) < self._window:
+            while self._may_send() and time.monotonic() >= due_s:
                 fresh.append(self._next())
+                due_s += self.pause_s
             if fresh:
                 client.send(*fresh)
-            if not self.finished():
-                self._take(client, client.receive())
+            due_s = max(due_s, time.monotonic())  # what it missed is not made up for
+            if self.finished():
+                self.ending.wait(self.pause_s or _LISTEN_S)
+            elif self._may_send():  # an answer is taken as soon as it is there
+                with contextlib.suppress(NothingReceivedError):
+                    self._take(client, client.receive(due_s - time.monotonic()))
             else:
-                self.ending.wait(_LISTEN_S)
-            if self.pause_s:
-                time.sleep(self.pause_s)
+                self._take(client, client.receive())
 
-    def _has_more(self) -> bool:
-        return not self.ending.is_set() and (self.until is None or self.sent < self.until)
+    def _may_send(self) -> bool:
+        is_done = self.ending.is_set() or (self.until is not None and self.sent >= self.until)
+        return not is_done and len(self._unacknowledged) < self._window
 
     def _next(self) -> Publish:
         packet_id = self._cursor % self._identifiers + 1

@@ -205,9 +205,10 @@ class Machines:
         addresses = (machine.member.stream_address for machine in self.all.values())
         return ",".join(f"{host}:{port}" for host, port in addresses)
 
-    def entrance(self, answer_s: float = 3.0) -> Roaming:
-        """Return the way of one device to whoever is the primary."""
-        return Roaming(self.addresses, self.client, answer_s)
+    def entrance(self, answer_s: float = 3.0, only: str = "") -> Roaming:
+        """Return the way of one device to whoever is the primary, or to one machine ``only``."""
+        addresses = [self.all[only].member.address] if only else self.addresses
+        return Roaming(addresses, self.client, answer_s)
 
     def primary(self) -> Machine | None:
         """Return the machine of the primary; None while there is none, or more than one says so."""
