@@ -14,8 +14,9 @@ import trustme
 
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
 from penstock.cluster.log import AppendRefused, Bounds, Entry, LogRefused, LogUnavailable
+from penstock.cluster.nats_client import FRESH_S
 from penstock.config.cluster import Cluster
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.fake_nats import INFO, FakeNats
 from tests.support.nats_cluster import NatsCluster, needed
 from tests.support.nats_credentials import Operator
@@ -219,6 +220,7 @@ def test_a_server_that_was_restarted_is_reached_again_without_an_unknown_append(
     with closing(log_of(cluster)) as log:
         assert works(log)
         cluster.restart()
+        let_pass(2 * FRESH_S)  # a connection with bytes a moment ago is taken to be up
         log.append(b"second", 1, CALL_S)
         with pytest.raises(AppendRefused):
             log.append(b"elsewhere", 7, CALL_S)

@@ -79,7 +79,9 @@ _PAUSE_S: Final = 0.05  # between rounds through all servers
 _MESSAGES_MAX: Final = 10_000  # buffered for ``received``; the oldest are dropped
 _PORT: Final = 4222
 _RECEIVE_BYTES: Final = 256 * 1024
-_FRESH_S: Final = 0.02  # after the last bytes received; until then the connection is taken to be up
+FRESH_S: Final = 0.02
+"""Time in seconds after the last received bytes in which the connection is taken to be up."""
+
 _WAIT_S_MIN: Final = 0.001  # 0 would be no limit
 _TIMEVAL: Final = Struct("@ll")
 
@@ -458,8 +460,8 @@ class NatsClient:
 
     @property
     def _is_idle(self) -> bool:
-        """True if no bytes came for ``_FRESH_S``, so that the connection may have ended."""
-        return time.monotonic() - self._heard_s >= _FRESH_S
+        """True if no bytes came for ``FRESH_S``, so that the connection may have ended."""
+        return time.monotonic() - self._heard_s >= FRESH_S
 
     def _is_readable(self) -> bool:
         assert self._socket is not None
