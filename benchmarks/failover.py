@@ -83,6 +83,7 @@ class Publishers:
         return [sum(len(publisher.acknowledged) for publisher in self._all)]
 
     def _is_served(self) -> bool:
+        self.check()
         return any(publisher.ready.is_set() for publisher in self._all)
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.operating.listing import connection_of
+from penstock.engine.operating.listing import connection_of, is_bridge
 from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
@@ -59,9 +59,9 @@ class Survey:
 
     def add(self, server: Server, session: Session) -> None:
         """Count ``session``, and its client if that is connected."""
-        transmission = session.transmission
-        if transmission.forwarding is not None:  # of a bridge
+        if is_bridge(session):
             return
+        transmission = session.transmission
         self.queue.count(session.queue_length)
         if transmission.congestion.was_at_limit:
             for limit in _OF_SESSIONS:
@@ -80,7 +80,8 @@ class Survey:
             self.at_limit[INBOUND] += 1
 
     def add_up(self) -> None:
-        """Compute the counts by version, listener and group, after the last session."""
+        """Compute the counts by version, listener and group; to be called once, after the last
+        session."""
         for (version, limits_name, listener, group), count in self._connected.items():
             self.by_version[version] = self.by_version.get(version, 0) + count
             self.by_listener[limits_name] = self.by_listener.get(limits_name, 0) + count

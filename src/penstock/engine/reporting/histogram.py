@@ -5,7 +5,8 @@
       bounds     0.001   0.01   0.1        counts[i]: above bounds[i - 1], at most bounds[i]
       counts   3  │  15   │  2   │  0      the last count: above all bounds
 
-Counting a value is a bisection over some ten bounds, and the memory never grows.
+Counting a value is a comparison with the first bound, or a bisection over some ten bounds, and the
+memory never grows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ class Histogram:
     """The counts of values by size.
 
     Args:
-        bounds: the upper bounds of the buckets, ascending; a value may equal its bound.
+        bounds: the upper bounds of the buckets, at least one, ascending; a value may equal its
+            bound.
 
     Attributes:
         counts: the number of values in each bucket; the last is for values above all bounds.
@@ -35,7 +37,7 @@ class Histogram:
 
     def count(self, value: float) -> None:
         """Count ``value`` in its bucket."""
-        if value <= self._lowest:  # most clients have an empty window and queue
+        if value <= self._lowest:  # often: most clients have an empty window and queue
             self.counts[0] += 1
         else:
             self.counts[bisect_left(self.bounds, value)] += 1
