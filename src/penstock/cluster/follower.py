@@ -36,6 +36,9 @@ from penstock.telemetry.logs import Sentence, get_logger
 logger = get_logger(__name__)
 
 OPEN_S: Final = 5.0
+READ_S_MIN: Final = 0.2
+"""Time in seconds that a read always has, also when a claim is due."""
+
 DAMAGED_S: Final = 2.0
 """Pause in seconds after the log's leader returned a wrong entry, until another leader is
 elected."""
@@ -125,7 +128,7 @@ class Follower:
             if self._phase is _Phase.COMPARING:
                 self._compare()
                 self._phase = _Phase.FOLLOWING
-            read = self._read()
+            read = self._read(rank)
         except LogUnavailable as error:
             self.note = f"the cluster's log cannot be reached: {error}"
             if self.is_following and self._standby.should_claim(self._view.end, rank):
@@ -163,9 +166,13 @@ class Follower:
             leases = 0.0 if view.current_watermark().epoch else NEW_LOG_LEASES
         self._standby.restart_wait(self._now_s(), view.end.term, leases)
 
-    def _read(self) -> bool:
+    def _read(self, rank: int) -> bool:
+        """Read no longer than until a claim is due: a replica that is lost with the primary does
+        not answer, and must not delay the claim."""
         view = self._view
-        if not apply_next_entries(view, self._log, self._has_next):
+        left_s = self._standby.claim_due_s(rank) - self._now_s()
+        read_s = min(READ_S, max(READ_S_MIN, left_s))
+        if not apply_next_entries(view, self._log, self._has_next, read_s):
             return False
         self._has_next = False
         ends_with_claim = view.end.number == 0

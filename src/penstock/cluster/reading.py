@@ -33,7 +33,9 @@ class ViewAhead(StoreDamaged):
     """The view has acknowledged entries that the log does not have."""
 
 
-def apply_next_entries(view: View, log: ReplicatedLog, has_next: bool = False) -> bool:
+def apply_next_entries(
+    view: View, log: ReplicatedLog, has_next: bool = False, read_s: float = READ_S
+) -> bool:
     """Apply the next entries of ``log`` to ``view``; return whether there were any.
 
     Args:
@@ -41,6 +43,7 @@ def apply_next_entries(view: View, log: ReplicatedLog, has_next: bool = False) -
         log: the log, which must be open.
         has_next: whether the log is known to have the next entry; then the leader is asked if a
             replica does not return it.
+        read_s: longest time for the answer of a replica, seconds.
 
     Raises:
         LogUnavailable: the log does not answer.
@@ -49,7 +52,7 @@ def apply_next_entries(view: View, log: ReplicatedLog, has_next: bool = False) -
         StoreError: the entries cannot be applied; see ``View.apply``.
     """
     try:
-        entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
+        entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, read_s)
         view.apply(entries)
     except LogDamaged as damage:
         logger.warning("%s; the leader is asked", damage)

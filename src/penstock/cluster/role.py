@@ -117,6 +117,17 @@ class Standby:
         self._wait_leases = leases
         self._handover = None
 
+    def claim_due_s(self, rank: int) -> float:
+        """Return the monotonic time at which this member claims if no sign comes before, seconds.
+
+        Args:
+            rank: as for ``should_claim``.
+        """
+        return self._sign_s + self._wait_s(rank)
+
+    def _wait_s(self, rank: int) -> float:
+        return self._lease_s * (self._wait_leases + STAGGER * min(rank, RANKS_MAX))
+
     def should_claim(self, end: Position, rank: int) -> bool:
         """Return whether this member should claim now.
 
@@ -128,5 +139,4 @@ class Standby:
         handover = self._handover
         if handover is not None and end.term == handover.term and end.sequence >= handover.applied:
             return True
-        wait_s = self._lease_s * (self._wait_leases + STAGGER * min(rank, RANKS_MAX))
-        return self._heard_s - self._sign_s >= wait_s
+        return self._heard_s - self._sign_s >= self._wait_s(rank)
