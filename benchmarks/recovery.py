@@ -27,9 +27,9 @@ from benchmarks.subscriptions import resident_bytes
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
-    Progress,
     RecoveredState,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WindowEntry,
     WindowPage,
@@ -101,9 +101,9 @@ def filter_of_session(session: int, place: int) -> str:
     return f"building/{place}/{session}/+/state"
 
 
-def _progress(number: int, is_busy: bool) -> Progress:
+def _progress(number: int, is_busy: bool) -> SessionState:
     if not is_busy:
-        return Progress(number, 1, 1, [], [], [], [], [], [], 1, 0, 1, 0, 0, 0)
+        return SessionState(number, 1, 1, [], [], [], [], [], [], 1, 0, 1, 0, 0, 0)
     window: list[WindowEntry] = [
         (packet_id, 1, packet_id, packet_id, 1, False, (), 80, None)
         for packet_id in range(1, WINDOW + 1)
@@ -114,7 +114,7 @@ def _progress(number: int, is_busy: bool) -> Progress:
         run.add(sequence, sequence, 80, (1, False, (), None))
     checksum = packet_id_checksum([entry[0] for entry in window])
     head, following = WINDOW + 1, WINDOW + 1 + QUEUE
-    return Progress(
+    return SessionState(
         number, head, following, pages, [], [run], [], [], [], head, WINDOW, 64, checksum, 0, 0
     )
 

@@ -21,7 +21,7 @@ from benchmarks.blocking_client import Client
 from benchmarks.broker import penstock_in
 from benchmarks.durability import p99
 from penstock.stream.client import StreamClient
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import StageRowsRequest, PublishBatchRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from penstock.version import build_kind
 
@@ -83,7 +83,7 @@ def main() -> None:
         other = OtherPublisher(publisher)
         started_s = time.monotonic()
         files = [
-            client.stage(PutRequest("bench", 0, "run", 0, at), rows.slice(at, ROWS_PER_FILE))
+            client.stage(StageRowsRequest("bench", 0, "run", 0, at), rows.slice(at, ROWS_PER_FILE))
             for at in range(0, rows.num_rows, ROWS_PER_FILE)
         ]
         rate = rows.num_rows / (time.monotonic() - started_s)
@@ -91,7 +91,7 @@ def main() -> None:
 
         other = OtherPublisher(publisher)
         started_s = time.monotonic()
-        client.publish(SetRequest("bench", 0, "run", "bench", tuple(files)))
+        client.publish(PublishBatchRequest("bench", 0, "run", "bench", tuple(files)))
         rate = rows.num_rows / (time.monotonic() - started_s)
         results.add_row("publishing", f"{rate:,.0f}", *(f"{ms:.1f}" for ms in other.stop()))
         publisher.close()

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import (
-    Progress,
+    SessionState,
     UnreleasedEntry,
     WindowEntry,
     WindowPage,
@@ -40,13 +40,13 @@ def in_flight(sequences: Sequence[int]) -> list[WindowEntry]:
     return [(n, AWAIT_PUBREC, n, n + 100, 2, False, (), 10, None) for n in sequences]
 
 
-def progress(window: Sequence[int], head: int, following: int, place: int = 0) -> Progress:
+def progress(window: Sequence[int], head: int, following: int, place: int = 0) -> SessionState:
     """The progress of session 1 with these messages in flight, from ``place`` on."""
     pages: dict[int, list[int]] = {}
     for at, sequence in enumerate(window, place):
         pages.setdefault(at // PAGE_PLACES, []).append(sequence)
     stored = [WindowPage(number, in_flight(pages[number])) for number in sorted(pages)]
-    return Progress(
+    return SessionState(
         *(1, head, following, stored, [], [], [], [], []),
         window_len=len(window),
         next_place=place + len(window),
@@ -79,17 +79,17 @@ def damage(data_dir: Path, *, remove: bytes = b"", **others: dict[bytes, bytes])
     database.close()
 
 
-def repaired(data_dir: Path) -> Progress:
+def repaired(data_dir: Path) -> SessionState:
     """The session's progress after a repair, of which an examination has nothing to say."""
     repair(data_dir)
     assert examine(data_dir).problems == []
     store = RocksStore(data_dir)
-    found: Progress = store.recover().progress[1]
+    found: SessionState = store.recover().progress[1]
     store.close()
     return found
 
 
-def sequences(found: Progress) -> list[int]:
+def sequences(found: SessionState) -> list[int]:
     return [entry[2] for entry in found.in_flight()]
 
 

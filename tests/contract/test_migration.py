@@ -20,7 +20,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from penstock.cli.store import _summary_pairs
-from penstock.engine.batch.records import Progress, RecoveredState
+from penstock.engine.batch.records import RecoveredState, SessionState
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
@@ -382,7 +382,7 @@ def test_clients_of_a_migrated_store_get_everything_once(former: Path, tmp_path:
         assert completed == {(packet_id, 0) for packet_id in one.inbound}
         released = {what[1] for what in got if isinstance(what, tuple) and what[0] == "PUBREL"}
         assert released == {entry[0] for entry in one.window if entry[1] != AWAIT_PUBACK}
-    left: list[Progress] = list(store.recover().progress.values())
+    left: list[SessionState] = list(store.recover().progress.values())
     assert [kept.in_flight() for kept in left] == [[]] * len(SESSIONS)
     store.close()
     assert not [key for key, _ in pages(data_dir)]

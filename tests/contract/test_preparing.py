@@ -11,9 +11,9 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     GROUP_KEY_PREFIX,
-    Progress,
     RecoveredState,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
@@ -117,14 +117,14 @@ class Commits:
             commit.sessions.append(record)
             self._next_number += 1
 
-    def _progress(self, number: int) -> Progress:
+    def _progress(self, number: int) -> SessionState:
         ids = self._random.sample(range(1, 30), self._random.randrange(4))
         entries = [(one, 1, one, 0, 1, False, (), 80, None) for one in sorted(ids)]
         run = PackedRun(100)
         run.add(100, 0, 80, (1, False, (), None))
         squares = packet_id_checksum(ids)
         page = WindowPage(1, list(entries))
-        return Progress(
+        return SessionState(
             number, 100, 101, [page], [], [run], [], [], [], 100, len(ids), 64, squares, 0, 0
         )
 

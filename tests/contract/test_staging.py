@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import StoreError, StoreFailed
-from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging
+from penstock.store.staging import STAGED_SCHEMA, StagedBatch, StagedFile, Staging
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def table(*payloads: bytes) -> pa.Table:
     return pa.Table.from_pylist(rows, STAGED_SCHEMA)
 
 
-def proposed(staging: Staging, *payloads: bytes, run: str = "run1") -> tuple[str, RowSet]:
+def proposed(staging: Staging, *payloads: bytes, run: str = "run1") -> tuple[str, StagedBatch]:
     files = (staging.stage("s", 3, run, 0, table(*payloads)),)
-    row_set = RowSet("s", 3, "spark", files)
+    row_set = StagedBatch("s", 3, "spark", files)
     return staging.propose(row_set), row_set
 
 
@@ -41,7 +41,7 @@ def test_what_was_staged_is_read_back(staging: Staging) -> None:
         STAGED_SCHEMA,
     )
     file = staging.stage("s", 3, "run1", 12, rows)
-    row_set = staging.decide("s", 3, staging.propose(RowSet("s", 3, "spark", (file,))))
+    row_set = staging.decide("s", 3, staging.propose(StagedBatch("s", 3, "spark", (file,))))
     assert row_set.rows == 2
     assert staging.read(row_set, file, 0, 10) == [
         ("a/b", b"1", 2, True, b"\x01\x01"),
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_what_was_staged_is_refused(staging: Staging, tmp_pat
 
 def test_a_batch_has_a_largest_number_of_rows(staging: Staging) -> None:
     file = StagedFile("run1-0.arrow", 2**32, 1)
-    proposal = staging.propose(RowSet("s", 3, "spark", (file,)))
+    proposal = staging.propose(StagedBatch("s", 3, "spark", (file,)))
     with pytest.raises(StoreError, match="a batch may have 4294967295 rows"):
         staging.decide("s", 3, proposal)
 

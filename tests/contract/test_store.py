@@ -15,9 +15,9 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
-    Progress,
     RecoveredState,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WillRecord,
     WindowEntry,
@@ -71,8 +71,8 @@ def progress(
     following: int = 1,
     segment: list[PackedRun] | None = None,
     finished: list[int] | None = None,
-) -> Progress:
-    return Progress(number, head, following, [], [], segment or [], finished or [], [], [])
+) -> SessionState:
+    return SessionState(number, head, following, [], [], segment or [], finished or [], [], [])
 
 
 def entries(first: int, count: int) -> list[PackedRun]:
@@ -119,7 +119,7 @@ def fields(value: object) -> object:
         return (value.number, value.topic_filter, value.subscription, value.identifier)
     if isinstance(value, WillRecord):
         return (fields(value.message), value.delay_s, value.due_at_us)
-    assert isinstance(value, Progress)
+    assert isinstance(value, SessionState)
     return (
         value.number,
         value.queue_head,
@@ -290,7 +290,7 @@ def test_sessions_and_their_parts_are_recovered(place: Place, restart: Restart) 
         WindowPage(1 << 40, [(1, AWAIT_PUBCOMP, 6, 106, 2, False, (), 10, None)]),
     ]
     commit.progress = [
-        Progress(
+        SessionState(
             1,
             7,
             9,

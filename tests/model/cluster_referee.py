@@ -81,7 +81,9 @@ class Referee:
         record = decode_record(data)
         before = self.records[-1].position.checksum if self.records else 0
         sequence = len(self.records) + 1
-        assert record.before == before, f"record {sequence} does not follow the one before"
+        assert record.previous_checksum == before, (
+            f"record {sequence} does not follow the one before"
+        )
         operations: list[Operation] = []
         if record.kind == CLAIM:
             assert record.term == self.term + 1, f"term {record.term} claimed after {self.term}"

@@ -113,10 +113,10 @@ class HastyDatabase(MemoryDatabase):
 class BlindFollower(Follower):
     """Claims behind the end of the log, whether or not it has read up to there."""
 
-    def _read(self) -> bool:
+    def _read(self, rank: int) -> bool:
         if self._standby.should_claim(self._view.end, 0):
             return False
-        return super()._read()
+        return super()._read(rank)
 
     def _try_claim(self) -> Progress:
         try:

@@ -39,7 +39,7 @@ from penstock.store.memory import MemoryStore
 from penstock.store.staging import DECIDED, Staging
 from penstock.store.watermark import sync_directory
 from penstock.stream.publishing import Publishing, PublishLimits
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.unit.engine.bench import EPOCH, START_US
 
@@ -161,7 +161,7 @@ class Spark:
             if not self.files:
                 self.files = await loop.run_in_executor(None, self._stage, publishing)
             files = tuple(self.files)
-            request = SetRequest(SINK, self.batch, f"run{self.runs}", "spark", files)
+            request = PublishBatchRequest(SINK, self.batch, f"run{self.runs}", "spark", files)
             for _ in range(2):
                 while not (await loop.run_in_executor(None, publishing.publish, request)).is_done:
                     pass
@@ -172,7 +172,7 @@ class Spark:
         self.runs += 1
         files: list[tuple[str, int, int]] = []
         for partition, (begin, end) in enumerate(BATCHES[self.batch]):
-            request = PutRequest(SINK, self.batch, f"run{self.runs}", partition)
+            request = StageRowsRequest(SINK, self.batch, f"run{self.runs}", partition)
             rows = [
                 {"topic": "t", "payload": ROWS[n], "qos": 1, "retain": False, "properties": None}
                 for n in range(begin, end)

@@ -18,7 +18,7 @@ import pytest
 
 from penstock.errors import StoreError
 from penstock.stream.client import StreamClient
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.support import nats_cluster
 from tests.support.deadline import wait_for
@@ -51,7 +51,7 @@ def stage(client: StreamClient, batch: int, run: str, rows: range) -> tuple[str,
         ],
         PUBLISH_SCHEMA,
     )
-    return client.stage(PutRequest(SINK, batch, run, 0, rows.start), table)
+    return client.stage(StageRowsRequest(SINK, batch, run, 0, rows.start), table)
 
 
 def payloads(client: StreamClient) -> list[int]:
@@ -82,7 +82,7 @@ def test_batches_are_published_once_whichever_primary_is_lost(
         server = ",".join(f"{host}:{port}" for host, port in addresses)
         with StreamClient(server, 120) as client, StreamClient(server, 120) as watching:
             files = tuple(stage(client, 0, "run", rows) for rows in FILES)
-            request = SetRequest(SINK, 0, "run", "sink", files)
+            request = PublishBatchRequest(SINK, 0, "run", "sink", files)
             with ThreadPoolExecutor(1) as executor:
                 publishing = executor.submit(client.publish, request)
                 wait_for("the first rows", lambda: watching.offsets("messages").latest > 0)
@@ -92,13 +92,13 @@ def test_batches_are_published_once_whichever_primary_is_lost(
             expected = [number for rows in FILES for number in rows]
             assert payloads(watching) == expected
             files = (stage(client, 0, "again", range(3)),)  # as after a crash of Spark
-            assert client.publish(SetRequest(SINK, 0, "again", "sink", files)) == 0
+            assert client.publish(PublishBatchRequest(SINK, 0, "again", "sink", files)) == 0
             files = (stage(client, 1, "run", LATER),)
             lose_primary(members)
             with pytest.raises(StoreError, match="staged at a machine of the cluster that is the"):
-                client.publish(SetRequest(SINK, 1, "run", "sink", files))
+                client.publish(PublishBatchRequest(SINK, 1, "run", "sink", files))
             files = (stage(client, 1, "again", LATER),)
-            assert client.publish(SetRequest(SINK, 1, "again", "sink", files)) == 0
+            assert client.publish(PublishBatchRequest(SINK, 1, "again", "sink", files)) == 0
             assert payloads(watching) == [*expected, *LATER]
         wait_for(
             "no staged rows of the primary",

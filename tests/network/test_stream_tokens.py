@@ -14,7 +14,7 @@ from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, PenstockError
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
@@ -84,9 +84,9 @@ def test_a_role_that_is_not_there_is_refused(broker: Broker) -> None:
             lambda: reader.report_progress(
                 ReportProgress("t", "messages", ("plant/#",), log.epoch, 0, 0)
             ),
-            lambda: reader.stage(PutRequest("s", 0, "r", 0), rows),
-            lambda: reader.publish(SetRequest("s", 0, "r")),
-            lambda: reader.abandon(SetRequest("s", 0, "r")),
+            lambda: reader.stage(StageRowsRequest("s", 0, "r", 0), rows),
+            lambda: reader.publish(PublishBatchRequest("s", 0, "r")),
+            lambda: reader.abandon(PublishBatchRequest("s", 0, "r")),
         ):
             with pytest.raises(ConfigError, match="the token has not the role"):
                 call()
@@ -134,29 +134,29 @@ def rows(topic: str) -> pa.Table:
 
 def test_the_role_publish_reaches_its_topics_and_no_others(broker: Broker) -> None:
     with client(broker, PLANT) as plant:
-        staged = plant.stage(PutRequest("s", 0, "r", 0), rows("plant/1"))
-        plant.publish(SetRequest("s", 0, "r", "spark", (staged,)))
+        staged = plant.stage(StageRowsRequest("s", 0, "r", 0), rows("plant/1"))
+        plant.publish(PublishBatchRequest("s", 0, "r", "spark", (staged,)))
         with pytest.raises(ConfigError, match="matches no topic filter of the token"):
-            plant.stage(PutRequest("s", 1, "r", 0), rows("office/1"))
+            plant.stage(StageRowsRequest("s", 1, "r", 0), rows("office/1"))
     assert topics(broker, WHOLE) == ["plant/1"]
     for token in (OTHER, WHOLE):
         with (
             client(broker, token) as without,
             pytest.raises(PenstockError, match="role 'publish'"),
         ):
-            without.stage(PutRequest("s", 2, "r", 0), rows("plant/1"))
+            without.stage(StageRowsRequest("s", 2, "r", 0), rows("plant/1"))
 
 
 def test_nobody_moves_on_or_abandons_anothers_sink(broker: Broker) -> None:
     """Of batches with higher numbers a sink takes none that come later: they would be lost."""
     with client(broker, PLANT) as plant, client(broker, SECOND) as second:
-        staged = plant.stage(PutRequest("s", 0, "r", 0), rows("plant/1"))
-        strange = second.stage(PutRequest("s", 7, "r", 0), rows("strange"))
-        assert second.publish(SetRequest("s", 7, "r", "x", (strange,))) == 0
-        second.abandon(SetRequest("s", 0, "r"))
-        assert plant.publish(SetRequest("s", 0, "r", "spark", (staged,))) == 0
+        staged = plant.stage(StageRowsRequest("s", 0, "r", 0), rows("plant/1"))
+        strange = second.stage(StageRowsRequest("s", 7, "r", 0), rows("strange"))
+        assert second.publish(PublishBatchRequest("s", 7, "r", "x", (strange,))) == 0
+        second.abandon(PublishBatchRequest("s", 0, "r"))
+        assert plant.publish(PublishBatchRequest("s", 0, "r", "spark", (staged,))) == 0
         with pytest.raises(PenstockError, match="a name must be"):
-            second.stage(PutRequest("plant~s", 8, "r", 0), rows("strange"))
+            second.stage(StageRowsRequest("plant~s", 8, "r", 0), rows("strange"))
     assert topics(broker, WHOLE) == ["strange", "plant/1"]
 
 

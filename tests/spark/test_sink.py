@@ -20,7 +20,7 @@ from penstock.errors import ConfigError
 from penstock.store.staging import DECIDED
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA, STREAM_SCHEMA
 from tests.spark.waiting import run_available, wait_until
 from tests.support.broker import Broker, environment
@@ -142,16 +142,16 @@ def test_where_clients_have_passwords_publishing_must_be_allowed(tmp_path: Path)
         ) as client,
     ):
         with pytest.raises(ConfigError, match=r"set stream\.allow_publish = true"):
-            client.stage(PutRequest("s", 0, "r", 0), rows)
+            client.stage(StageRowsRequest("s", 0, "r", 0), rows)
         with pytest.raises(ConfigError, match=r"set stream\.allow_publish = true"):
-            client.publish(SetRequest("s", 0, "r"))
+            client.publish(PublishBatchRequest("s", 0, "r"))
     with running_broker(
         tmp_path / "b", settings | {"stream.allow_publish": "true"}, stream=True
     ) as broker:
         own = Credentials(token_file=str(broker.data_dir / OWN_FILE))
         with StreamClient(server_of(broker), credentials=own) as client:
-            file = client.stage(PutRequest("s", 0, "r", 0), rows)
-            client.publish(SetRequest("s", 0, "r", "spark", (file,)))
+            file = client.stage(StageRowsRequest("s", 0, "r", 0), rows)
+            client.publish(PublishBatchRequest("s", 0, "r", "spark", (file,)))
         assert log_of(broker).num_rows == 1
 
 
@@ -207,12 +207,12 @@ def test_a_decided_batch_is_published_though_spark_never_comes_back(broker: Brok
                 for values, field in zip(columns, PUBLISH_SCHEMA, strict=True)
             ]
             rows = pa.Table.from_arrays(arrays, schema=PUBLISH_SCHEMA)
-            parts.append(client.stage(PutRequest("s", 4, "run", part), rows))
-    request = SetRequest("s", 4, "run", "spark", tuple(parts))
+            parts.append(client.stage(StageRowsRequest("s", 4, "run", part), rows))
+    request = PublishBatchRequest("s", 4, "run", "spark", tuple(parts))
     program = (
         "import sys, json; from penstock.stream.client import StreamClient;"
-        "from penstock.stream.requests import SetRequest; a = json.loads(sys.argv[2]);"
-        "StreamClient(sys.argv[1]).publish(SetRequest('s', 4, 'run', 'spark', a))"
+        "from penstock.stream.requests import PublishBatchRequest; a = json.loads(sys.argv[2]);"
+        "StreamClient(sys.argv[1]).publish(PublishBatchRequest('s', 4, 'run', 'spark', a))"
     )
     driver = subprocess.Popen(
         [sys.executable, "-c", program, server_of(broker), json.dumps(parts)], env=environment()

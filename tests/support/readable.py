@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
-    Progress,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
@@ -24,7 +24,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     SubscriptionRecord: ("number", "topic_filter", "subscription", "identifier"),
     SessionSubscription: ("subscription", "identifier"),
     Subscription: (*("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling"),),
-    Progress: (
+    SessionState: (
         *("number", "queue_head", "next_sequence", "pages", "inbound", "segments"),
         *("finished_segments", "lanes", "unreleased", "sent_below", "window_len", "next_place"),
         *("window_checksum", "inbound_len", "inbound_checksum"),

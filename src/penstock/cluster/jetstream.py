@@ -531,7 +531,7 @@ class NatsHeartbeats:
             now = time.monotonic()
             if self._unheard_s is not None and now - self._unheard_s > _SEND_S_MAX:
                 self._unheard_s = None
-                self._nats.leave("it does not send back")
+                self._nats.close_and_move_on("it does not send back")
             if now >= ends_s:
                 return []
             if not self._nats.is_connected:

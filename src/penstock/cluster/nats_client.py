@@ -143,7 +143,7 @@ class NatsClient:
         self._requests = 0
         self._awaits_pong = False
         self._wait_s = 0.0  # longest time of one call of the socket, as it was set
-        self._heard_s = 0.0  # when something came
+        self._last_received_s = 0.0  # time of the last received byte
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._last_failure = "no server was tried"
         self.payload_bytes_min = 0
@@ -180,9 +180,9 @@ class NatsClient:
             self._socket.close()  # the parent's connection, which the parent still uses
             self._socket = None
         if self._socket is not None and self._is_idle:
-            self._take_what_came()
+            self._drain_socket()
         if self.info.fields.get("ldm"):
-            self.leave("it is about to end")  # "lame duck mode"
+            self.close_and_move_on("it is about to end")  # "lame duck mode"
         while self._socket is None:
             unfit = 0
             for _ in self._urls:
@@ -237,11 +237,11 @@ class NatsClient:
         while True:
             message = self._receive(ends_s)
             if message is None:
-                self.leave("it did not answer in time")
+                self.close_and_move_on("it did not answer in time")
                 raise NoAnswer(f"no answer: {self._last_failure}")
             if message.subject == reply:
                 return message
-            self._keep(message)
+            self._store_message(message)
 
     def publish(self, subject: str, data: bytes, ends_s: float) -> None:
         """Send a message without waiting for an answer.
@@ -262,13 +262,13 @@ class NatsClient:
         if not self._messages:
             message = self._receive(ends_s)
             if message is not None:
-                self._keep(message)
-        self._take_what_came()
+                self._store_message(message)
+        self._drain_socket()
         messages = list(self._messages)
         self._messages.clear()
         return messages
 
-    def leave(self, why: str) -> None:
+    def close_and_move_on(self, why: str) -> None:
         """Close the connection, if there is one; the next call connects to the next server.
 
         Args:
@@ -301,7 +301,7 @@ class NatsClient:
             self._wait_s = 0.0
             self._begin(parts.scheme == "tls", parts.hostname, ends_s)
         except (OSError, NatsProtocolError, NoAnswer) as error:
-            if not isinstance(error, NoAnswer):  # else it is noted
+            if not isinstance(error, NoAnswer):  # whose cause ``close_and_move_on`` has recorded
                 self._last_failure = f"{url}: {error}"
             self.close()
             self._next = at + 1
@@ -399,7 +399,7 @@ class NatsClient:
             elif isinstance(incoming, Ping):
                 self._send(PONG, ends_s)
             elif isinstance(incoming, Message):
-                self._keep(incoming)
+                self._store_message(incoming)
             elif incoming is None and not self._fill(ends_s - time.monotonic()):
                 raise TimeoutError("it does not take the login in time")
 
@@ -420,7 +420,7 @@ class NatsClient:
                 self._awaits_pong = False
             elif left_s > SILENCE_S:
                 if self._awaits_pong:
-                    self.leave("it is silent")
+                    self.close_and_move_on("it is silent")
                     raise NoAnswer(f"no answer: {self._last_failure}")
                 self._awaits_pong = True
                 self._send(PING, ends_s)
@@ -431,7 +431,7 @@ class NatsClient:
             try:
                 incoming = self._parser.next()
             except NatsProtocolError as error:
-                self.leave(str(error))
+                self.close_and_move_on(str(error))
                 raise NoAnswer(f"no answer: {self._last_failure}") from error
             if incoming is None or isinstance(incoming, Message):
                 return incoming
@@ -442,26 +442,26 @@ class NatsClient:
             elif isinstance(incoming, ServerError):
                 self._fail(incoming)
 
-    def _keep(self, message: Message) -> None:
+    def _store_message(self, message: Message) -> None:
         """Buffer a message for ``received``, unless it is a late answer."""
         if not message.subject.startswith(self._inbox):
             self._messages.append(message)
 
-    def _take_what_came(self) -> None:
+    def _drain_socket(self) -> None:
         """Read all received bytes without waiting, and notice if the connection has ended."""
         try:
             while self._socket is not None and self._is_readable():
                 if not self._fill(_WAIT_S_MIN):
-                    return  # it was of TLS, or a part
+                    return  # records of TLS, or a part of a message: nothing to parse yet
                 while (message := self._parsed(time.monotonic() + SILENCE_S)) is not None:
-                    self._keep(message)
+                    self._store_message(message)
         except NoAnswer:
-            return  # it is left
+            return  # the connection was closed where it failed
 
     @property
     def _is_idle(self) -> bool:
         """True if no bytes came for ``FRESH_S``, so that the connection may have ended."""
-        return time.monotonic() - self._heard_s >= FRESH_S
+        return time.monotonic() - self._last_received_s >= FRESH_S
 
     def _is_readable(self) -> bool:
         assert self._socket is not None
@@ -484,12 +484,12 @@ class NatsClient:
         except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
-            self.leave(error.strerror or str(error))
+            self.close_and_move_on(error.strerror or str(error))
             raise NoAnswer(f"no answer: {self._last_failure}") from error
         if not size:
-            self.leave("it ended the connection")
+            self.close_and_move_on("it ended the connection")
             raise NoAnswer(f"no answer: {self._last_failure}")
-        self._heard_s = time.monotonic()
+        self._last_received_s = time.monotonic()
         self._parser.feed(self._received[:size])
         return True
 
@@ -535,10 +535,10 @@ class NatsClient:
                 self._limit(min(left_s, SILENCE_S))
                 rest = rest[self._socket.send(rest) :]
         except BlockingIOError as error:
-            self.leave("it takes nothing")
+            self.close_and_move_on("it takes nothing")
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
-        except OSError as error:  # of a time limit, too
-            self.leave(error.strerror or str(error))
+        except OSError as error:  # also when the socket's time limit has passed
+            self.close_and_move_on(error.strerror or str(error))
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
 
     def _fail(self, failure: ServerError) -> None:
@@ -550,7 +550,7 @@ class NatsClient:
         """
         text = failure.text
         server = self._urls[self._next % len(self._urls)]
-        self.leave(text)
+        self.close_and_move_on(text)
         if text.lower().startswith(_REFUSALS):
             raise LoginRefused(f"{server}: {text}")
         raise NoAnswer(f"no answer: {self._last_failure}")

@@ -16,8 +16,8 @@ are ignored when a claim, a commit or a first piece follows.
 
 Why a chain: one flipped bit in a block file of a JetStream node made a third of the records
 silently vanish from its answers while it led (docs/decisions/cluster.md). A reader compares each
-record's ``before`` with the checksum of the last record that it read, and so detects a gap or a
-foreign entry, whatever the server reports.
+record's ``previous_checksum`` with the checksum of the last record that it read, and so detects a
+gap or a foreign entry, whatever the server reports.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Record(NamedTuple):
         term: the term of its writer, 1 or more; each claim begins the next.
         number: number of the record in its term, from 0. An entry with the same term and number
             comes from the same attempt to append.
-        before: checksum of the record before it in the log.
+        previous_checksum: checksum of the record before it in the log.
         checksum: checksum of this record.
         body: content of the record, depending on its kind.
     """
@@ -80,7 +80,7 @@ class Record(NamedTuple):
     kind: int
     term: int
     number: int
-    before: int
+    previous_checksum: int
     checksum: int
     body: bytes
 

@@ -63,7 +63,7 @@ class Standby:
         self._node = node
         self._process = process
         self._lease_s = lease_s
-        self._sign_s = now_s  # the last sign of a primary, or the time until which none is due
+        self._sign_s = now_s  # when the wait began: at the last sign of a primary, or later
         self._heard_s = now_s  # the time up to which heartbeats were surely received
         self._wait_leases = 1.0
         self._term = 0  # term of the last record read

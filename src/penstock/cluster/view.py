@@ -198,7 +198,7 @@ class View:
             record = decode_record(entry.data)
         except RecordDamaged as error:
             raise LogDamaged(entry.sequence, str(error)) from error
-        if record.before != self.end.checksum:
+        if record.previous_checksum != self.end.checksum:
             raise LogDamaged(entry.sequence, "it does not follow the one before")
         return record
 

@@ -49,7 +49,7 @@ _BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's 
 _CONNECTION_BYTES: Final = 8192  # of an idle connection
 _LOWEST_BYTES: Final = 1_048_576  # no bound is fitted below this
 _LOWEST_CONNECTIONS: Final = 400  # no listener's max_connections is fitted below this
-_COMMITS: Final = 3  # one is written, the next fills, and twice that while the store cannot write
+_COMMITS: Final = 3  # one that is written, and an open one, which doubles while the store fails
 
 _BUDGET_SHARE: Final = 3 / 4  # of available memory; the rest is the broker's own, and the system's
 _BOUNDS_SHARE: Final = 2 / 3  # of the budget; the rest is for connections and commits

@@ -217,7 +217,7 @@ class RoutingKey:
 
 
 def routing_key_of(message: Message) -> RoutingKey:
-    """Return the label of ``message``."""
+    """Return the routing key of ``message``, by which a shared subscription selects a member."""
     return RoutingKey(message.topic, message.topic_bytes, message.client_id)
 
 

@@ -354,9 +354,9 @@ class Driver(PeerOwner):
         now = self.now()
         self.end_turn_soon()
         resumed = self._server.resume(now)
-        for user in resumed:
-            if isinstance(user, Connection):
-                peer = self._peers.get(user.link)
+        for resumable in resumed:
+            if isinstance(resumable, Connection):
+                peer = self._peers.get(resumable.link)
                 if peer is not None:
                     self._read_control.update(peer)
 

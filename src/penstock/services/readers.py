@@ -82,7 +82,9 @@ class Readers:
         self._epoch = epoch
         self.readers_max = readers_max
         self.lease_s_max = lease_s_max
-        self._readers = {reader.group: reader for reader in records}  # lapsed first: first
+        self._readers = {
+            reader.group: reader for reader in records
+        }  # the first to lapse is the first
         self._ends_s = {
             reader.group: now_s + min(reader.ttl_s, lease_s_max)
             for reader in self._readers.values()

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import StoreError
 from penstock.store.rocks import RocksStore
-from penstock.store.staging import RowSet, Staging
+from penstock.store.staging import StagedBatch, Staging
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -29,7 +29,7 @@ PIECE_BYTES: Final = 1_048_576
 _SET: Final = "staged-set/"
 _FILE: Final = "staged-file/"
 
-_decode = msgspec.json.Decoder(RowSet).decode
+_decode = msgspec.json.Decoder(StagedBatch).decode
 
 
 @final
@@ -45,7 +45,7 @@ class StagedCopies:
         self._store = store
         self._staging = staging
 
-    def replicate(self, row_set: RowSet) -> None:
+    def replicate(self, row_set: StagedBatch) -> None:
         """Write a set and its files to the log; the set is decided when this returns.
 
         Raises:
@@ -104,16 +104,16 @@ class StagedCopies:
         for batch in found - set(batches):
             self._store.remove_states(f"{_FILE}{batch}/")
 
-    def _replicated_sets(self) -> list[RowSet]:
+    def _replicated_sets(self) -> list[StagedBatch]:
         try:
             return [_decode(value) for _, value in self._store.read_states(_SET)]
         except msgspec.MsgspecError as error:
             raise StoreError(f"a decided set of rows cannot be read: {error}") from error
 
-    def _pieces(self, row_set: RowSet, name: str) -> Iterator[bytes]:
+    def _pieces(self, row_set: StagedBatch, name: str) -> Iterator[bytes]:
         for _, piece in self._store.read_states(f"{_key(_FILE, row_set)}{name}/"):
             yield piece
 
 
-def _key(kind: str, row_set: RowSet) -> str:
+def _key(kind: str, row_set: StagedBatch) -> str:
     return f"{kind}{row_set.sink}/{row_set.batch}/"

@@ -37,7 +37,7 @@ from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.services.staged_copies import StagedCopies
-from penstock.store.staging import RowSet, Staging, sink_name_without_owner
+from penstock.store.staging import StagedBatch, Staging, sink_name_without_owner
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -79,7 +79,7 @@ class StagedRowsPublisher:
         self._staging = staging
         self._expiry_s = expiry_s
         self._lead_us = driver.now().lead_us
-        self._decided: dict[tuple[str, int], RowSet] = {}  # and not finished
+        self._decided: dict[tuple[str, int], StagedBatch] = {}  # and not finished
         self._publish_tasks: dict[str, asyncio.Task[None]] = {}  # by sink
         self._decision_lock = asyncio.Lock()  # held while a batch is decided or removed
         self._piece_lock = asyncio.Lock()
@@ -190,7 +190,7 @@ class StagedRowsPublisher:
                 )
         return PublishProgress(self._is_done(request.sink, request.batch))
 
-    def _decide(self, sink: str, batch: int, proposal: str) -> RowSet:
+    def _decide(self, sink: str, batch: int, proposal: str) -> StagedBatch:
         row_set = self._staging.decide(sink, batch, proposal)
         if self._copies is not None:
             self._copies.replicate(row_set)
@@ -254,7 +254,7 @@ class StagedRowsPublisher:
         while batches := [batch for name, batch in self._decided if name == sink]:
             await self._publish_set(self._decided[sink, min(batches)])
 
-    async def _publish_set(self, row_set: RowSet) -> None:
+    async def _publish_set(self, row_set: StagedBatch) -> None:
         positions, sink, batch = self._positions, row_set.sink, row_set.batch
         if not positions.is_published(sink, batch):
             at = positions.rows_published(sink, batch)
@@ -272,7 +272,7 @@ class StagedRowsPublisher:
             del self._decided[sink, batch]
         logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
 
-    async def _publish_rows(self, row_set: RowSet, rows: list[Row]) -> None:
+    async def _publish_rows(self, row_set: StagedBatch, rows: list[Row]) -> None:
         at = 0
         while at < len(rows):
             async with self._piece_lock:
@@ -283,7 +283,7 @@ class StagedRowsPublisher:
             if published == 0:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _publish_piece(self, row_set: RowSet, rows: list[Row]) -> int:
+    async def _publish_piece(self, row_set: StagedBatch, rows: list[Row]) -> int:
         """Publish rows as far as there is room; return how many, once they are on disk."""
         at = 0
         while at < len(rows):
@@ -305,7 +305,8 @@ class StagedRowsPublisher:
     async def _sweep_forever(self) -> None:
         while self._expiry_s > 0:
             now = self._driver.now()
-            # Files are dated by the wall clock; its smallest lead so far expires none too early.
+            # Times of files are of the wall clock; with its smallest lead so far, no jump of the
+            # clock makes a file expire too early.
             self._lead_us = min(self._lead_us, now.lead_us)
             before_s = (now.steady_us + self._lead_us) / MICROSECONDS - self._expiry_s
             async with self._decision_lock:

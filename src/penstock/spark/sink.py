@@ -43,7 +43,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.spark.sink_options import SinkOptions, check_columns
 from penstock.spark.sink_rows import rows_to_publish
 from penstock.stream.client import StreamClient
-from penstock.stream.requests import PutRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.telemetry.logs import get_logger
 
 STAGED_BYTES: Final = 8 * 1_048_576
@@ -98,12 +98,12 @@ class _Writer:
         with self._client() as client:
             try:
                 for rows in _portions(iterator, self._names, self._options):
-                    request = PutRequest(sink, batch, attempt, staged.partition, first_row)
+                    request = StageRowsRequest(sink, batch, attempt, staged.partition, first_row)
                     staged.files.append(client.stage(request, rows))
                     first_row += rows.num_rows
             except BaseException:  # Spark does not call `abort` for a task that fails alone
                 if staged.files:
-                    _remove_staged(client, SetRequest(sink, batch, attempt))
+                    _remove_staged(client, PublishBatchRequest(sink, batch, attempt))
                 raise
         return staged
 
@@ -132,9 +132,9 @@ class _Writer:
 
     def _set_request(
         self, staged: StagedRows, files: tuple[tuple[str, int, int], ...]
-    ) -> SetRequest:
+    ) -> PublishBatchRequest:
         client_id = self._options.client_id or f"spark-{staged.sink}"
-        return SetRequest(staged.sink, staged.batch, staged.run, client_id, files)
+        return PublishBatchRequest(staged.sink, staged.batch, staged.run, client_id, files)
 
     def _client(self) -> StreamClient:
         options = self._options
@@ -213,7 +213,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._abandon(messages)
 
 
-def _remove_staged(client: StreamClient, request: SetRequest) -> None:
+def _remove_staged(client: StreamClient, request: PublishBatchRequest) -> None:
     """Remove the staged rows of an attempt; if that fails, the broker removes them by age."""
     with contextlib.suppress(PenstockError, pa.ArrowException):
         client.abandon(request)

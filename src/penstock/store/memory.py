@@ -15,9 +15,9 @@ from penstock.engine.batch.packed_run import PackedRun, append_run
 from penstock.engine.batch.records import (
     InboundPage,
     ProducerRecord,
-    Progress,
     RecoveredState,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
@@ -49,7 +49,7 @@ class MemoryStore:
         self._end = 0
         self._sessions: dict[str, SessionRecord] = {}
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
-        self._progress: dict[int, Progress] = {}
+        self._progress: dict[int, SessionState] = {}
         self._pages: dict[int, dict[int, WindowPage]] = {}  # by session number and page number
         self._inbound: dict[int, dict[int, int]] = {}  # by session number and page number
         self._segments: dict[int, dict[int, PackedRun]] = {}
@@ -192,9 +192,9 @@ class MemoryStore:
 
 
 def _with_pages(
-    progress: Progress, pages: list[WindowPage], inbound: list[InboundPage]
-) -> Progress:
-    return Progress(
+    progress: SessionState, pages: list[WindowPage], inbound: list[InboundPage]
+) -> SessionState:
+    return SessionState(
         progress.number,
         progress.queue_head,
         progress.next_sequence,

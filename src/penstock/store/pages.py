@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engine.batch.records import Progress
+from penstock.engine.batch.records import SessionState
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 
 _INBOUND: Final = 1 << 63
 
 
-def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
+def page_values(progress: SessionState) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the key and the value of each page in ``progress``; the value None deletes the page."""
     number = encode_key(progress.number)
     for page in progress.pages:
@@ -34,7 +34,7 @@ def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
         yield key, records.encode_inbound(bits) if bits else None
 
 
-def add_page(progress: Progress, key: bytes, value: bytes) -> None:
+def add_page(progress: SessionState, key: bytes, value: bytes) -> None:
     """Decode the page stored as ``value`` under ``key``, and add it to ``progress``."""
     place = decode_key(key[8:])
     if place < _INBOUND:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import final
 
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import Progress, packet_id_checksum
+from penstock.engine.batch.records import SessionState, packet_id_checksum
 from penstock.engine.session.inbound import ids_in, pages_of
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.window import AWAIT_PUBCOMP
@@ -54,8 +54,8 @@ class QueueExaminer:
         self._clients = clients
         self._copy = copy
         self._read_family = read_family
-        self._progress: dict[int, Progress] = {}  # by session number
-        self._pages: dict[int, Progress] = {}  # by session number, only with pages
+        self._progress: dict[int, SessionState] = {}  # by session number
+        self._pages: dict[int, SessionState] = {}  # by session number, only with pages
         self._without_progress: set[int] = set()  # numbers of sessions that have only pages
         self._lane_heads: dict[_Lane, int] = {}  # sequence of the first queued message
         self._lane_next: dict[_Lane, int] = {}  # sequence of the next message
@@ -116,7 +116,7 @@ class QueueExaminer:
             if entry[2] >= self._lane_heads.get(where, 0):  # a message in flight has left the queue
                 self._newer_windows[where] = max(self._newer_windows.get(where, 0), entry[2] + 1)
 
-    def _drop_stale_entries(self, progress: Progress) -> None:
+    def _drop_stale_entries(self, progress: SessionState) -> None:
         """Drop window entries whose packet identifier occurs again in a later entry: such an entry
         is in an outdated page."""
         taken: set[int] = set()
@@ -133,7 +133,7 @@ class QueueExaminer:
                 " identifiers of later ones"
             )
 
-    def _check_length(self, progress: Progress) -> None:
+    def _check_length(self, progress: SessionState) -> None:
         """Report a window whose number or identifiers of messages differ from the progress."""
         packet_ids = [entry[0] for entry in progress.in_flight()]
         missing = progress.window_len - len(packet_ids)
@@ -158,7 +158,7 @@ class QueueExaminer:
                 " says: some may reach it again"
             )
 
-    def _check_inbound(self, progress: Progress) -> None:
+    def _check_inbound(self, progress: SessionState) -> None:
         """Report inbound packet identifiers that differ from the progress, and drop them.
 
         Publishing a message twice is better than taking a new message for a repeat, acknowledging
@@ -180,7 +180,7 @@ class QueueExaminer:
         )
         progress.inbound = pages_of([entry[0] for entry in progress.unreleased])
 
-    def _drop_lost_messages(self, progress: Progress) -> None:
+    def _drop_lost_messages(self, progress: SessionState) -> None:
         """Drop messages that are missing from the log from the window and from the received
         messages that wait for PUBREL."""
         number = progress.number
@@ -292,7 +292,7 @@ class QueueExaminer:
                 self._progress[number] = _empty(number)
             self._repair_lane(self._progress[number], lane)
 
-    def _repair_lane(self, progress: Progress, number: int) -> None:
+    def _repair_lane(self, progress: SessionState, number: int) -> None:
         where = progress.number, number
         lanes = {lane: (head, following) for lane, head, following in progress.lanes}
         lanes[0] = (progress.queue_head, progress.next_sequence)
@@ -303,7 +303,7 @@ class QueueExaminer:
         progress.queue_head, progress.next_sequence = lanes.pop(0)
         progress.lanes = [(lane, head, end) for lane, (head, end) in sorted(lanes.items())]
 
-    def _put(self, progress: Progress, copy: Copy) -> None:
+    def _put(self, progress: SessionState, copy: Copy) -> None:
         packet_ids = ids_in(progress.inbound)
         sent_ids = [entry[0] for entry in progress.in_flight()]
         progress.window_len = len(sent_ids)
@@ -316,6 +316,6 @@ class QueueExaminer:
                 copy.put("progress", key, value)
 
 
-def _empty(number: int) -> Progress:
+def _empty(number: int) -> SessionState:
     """Return the progress of a session without queue, window or received messages."""
-    return Progress(number, 1, 1, [], [], [], [], [], [])
+    return SessionState(number, 1, 1, [], [], [], [], [], [])

@@ -18,8 +18,8 @@ from penstock.engine.batch.packed_run import Kind, PackedRun
 from penstock.engine.batch.records import (
     LaneEntry,
     ProducerRecord,
-    Progress,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     UnreleasedEntry,
     WillRecord,
@@ -209,7 +209,7 @@ def decode_subscription_options(value: bytes) -> tuple[int, bool, bool, int, int
     return _subscription.decode(value)[1:]
 
 
-def encode_progress(progress: Progress) -> bytes:
+def encode_progress(progress: SessionState) -> bytes:
     """Return the stored form of a session's progress, without its segments and pages."""
     return _encode(
         (
@@ -228,7 +228,7 @@ def encode_progress(progress: Progress) -> bytes:
     )
 
 
-def decode_progress(number: int, value: bytes) -> Progress:
+def decode_progress(number: int, value: bytes) -> SessionState:
     """Return the progress of session ``number`` that is stored as ``value``.
 
     It has pages only where ``value`` is of layout 1, which contains the window.
@@ -236,7 +236,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
     if has_window(value):
         old = _progress_1.decode(value)
         head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
-        return Progress(
+        return SessionState(
             *(
                 number,
                 head,
@@ -255,7 +255,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
             inbound_checksum=packet_id_checksum(old.inbound),
         )
     kept = _progress_2.decode(value)
-    return Progress(
+    return SessionState(
         number,
         kept.queue_head,
         kept.next_sequence,

@@ -31,7 +31,7 @@ from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.batch.packed_run import append_run
-from penstock.engine.batch.records import Progress, RecoveredState
+from penstock.engine.batch.records import RecoveredState, SessionState
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
@@ -380,7 +380,7 @@ class RocksStore:
                 value = records.encode_subscription(kept.subscription, kept.identifier)
                 batch.put(key, value, handles["subscriptions"])
 
-    def _write_progress(self, batch: Batch, progress: Progress) -> None:
+    def _write_progress(self, batch: Batch, progress: SessionState) -> None:
         handles = self._handles
         number = encode_key(progress.number)
         batch.put(number, records.encode_progress(progress), handles["progress"])

@@ -74,7 +74,7 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
 
 
-class RowSet(msgspec.Struct, frozen=True):
+class StagedBatch(msgspec.Struct, frozen=True):
     """The rows of a batch: the sink, the batch's number, the client that publishes them, and the
     files in the order of publishing."""
 
@@ -89,7 +89,7 @@ class RowSet(msgspec.Struct, frozen=True):
         return sum(file.rows for file in self.files)
 
 
-_decode_set = msgspec.json.Decoder(RowSet).decode
+_decode_set = msgspec.json.Decoder(StagedBatch).decode
 
 
 @final
@@ -124,7 +124,7 @@ class Staging:
         self._write(self._batch_directory(sink, batch), name, data)
         return StagedFile(name, rows.num_rows, data.size)
 
-    def propose(self, row_set: RowSet) -> str:
+    def propose(self, row_set: StagedBatch) -> str:
         """Write a proposal that ``row_set`` becomes the batch; return the proposal's name.
 
         Raises:
@@ -143,7 +143,7 @@ class Staging:
 
     # -- deciding ----------------------------------------------------------------------
 
-    def decide(self, sink: str, batch: int, proposal: str) -> RowSet:
+    def decide(self, sink: str, batch: int, proposal: str) -> StagedBatch:
         """Make a proposal the batch for good, with a sync; return the decided batch.
 
         If the batch was decided before, that decision stays and is returned.
@@ -173,9 +173,9 @@ class Staging:
         """Return whether a batch is decided and not removed yet."""
         return (self._batch_directory(sink, batch) / DECIDED).exists()
 
-    def decided_batches(self) -> list[RowSet]:
+    def decided_batches(self) -> list[StagedBatch]:
         """Return all decided batches; log an error for each decision that cannot be read."""
-        found: list[RowSet] = []
+        found: list[StagedBatch] = []
         for path in sorted(directory / DECIDED for directory in self._batch_directories()):
             if not path.exists():
                 continue
@@ -209,7 +209,7 @@ class Staging:
 
     # -- publishing --------------------------------------------------------------------
 
-    def read(self, row_set: RowSet, file: StagedFile, first: int, count: int) -> list[Row]:
+    def read(self, row_set: StagedBatch, file: StagedFile, first: int, count: int) -> list[Row]:
         """Return rows of one file of a batch.
 
         Args:
@@ -234,7 +234,9 @@ class Staging:
         topics, payloads, qos, retain, properties = columns
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
-    def read_in_pieces(self, row_set: RowSet, file: StagedFile, size_bytes: int) -> Iterator[bytes]:
+    def read_in_pieces(
+        self, row_set: StagedBatch, file: StagedFile, size_bytes: int
+    ) -> Iterator[bytes]:
         """Yield the bytes of a file of a batch, in pieces of ``size_bytes``.
 
         Raises:
@@ -248,7 +250,7 @@ class Staging:
         except OSError as error:
             raise StoreFailed(f"{path} cannot be read: {error}") from error
 
-    def restore(self, row_set: RowSet, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+    def restore(self, row_set: StagedBatch, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
         """Write the files of a batch that another cluster member decided, and the decision.
 
         Args:

@@ -57,7 +57,7 @@ from penstock.stream.replicas import (
     RetriesExhausted,
     parse_addresses,
 )
-from penstock.stream.requests import PutRequest, RangeRequest, SetRequest
+from penstock.stream.requests import PublishBatchRequest, RangeRequest, StageRowsRequest
 from penstock.stream.silence import SilenceWatch
 from penstock.telemetry.logs import get_logger
 
@@ -363,7 +363,7 @@ class StreamClient:
                 retry.record_success(time.monotonic())
                 return
 
-    def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
+    def stage(self, request: StageRowsRequest, rows: pa.Table) -> tuple[str, int, int]:
         """Stage rows that are to be published; return name, rows and bytes of the staged file.
 
         If the outcome of an attempt is unknown, the rows are staged again under another name; a
@@ -375,7 +375,7 @@ class StreamClient:
         """
         return self._retry(lambda one: self._put(one, request, rows), changes=True)
 
-    def publish(self, request: SetRequest) -> int:
+    def publish(self, request: PublishBatchRequest) -> int:
         """Publish a batch of staged rows; on return they are published and on disk.
 
         Calling this again with the same batch does not publish it twice.
@@ -390,11 +390,11 @@ class StreamClient:
             if published["is_done"]:
                 return int(published.get("later", 0))
 
-    def abandon(self, request: SetRequest) -> None:
+    def abandon(self, request: PublishBatchRequest) -> None:
         """Remove the staged rows of a batch, unless it is decided; each address is tried once."""
         self._call_primary("abandon", asdict(request), 0.0)
 
-    def _put(self, address: str, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
+    def _put(self, address: str, request: StageRowsRequest, rows: pa.Table) -> tuple[str, int, int]:
         connection = self._connections.get(address)
         writer, reader = connection.flight.do_put(
             flight.FlightDescriptor.for_command(request.to_json()),

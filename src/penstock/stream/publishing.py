@@ -30,9 +30,9 @@ from penstock.errors import ProtocolError, StoreFailed
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
 from penstock.store.secondary import StoreNotReady
-from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned_sink_name
+from penstock.store.staging import STAGED_SCHEMA, StagedBatch, StagedFile, Staging, owned_sink_name
 from penstock.stream.broker_role import refuse_standby
-from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest
+from penstock.stream.requests import PublishBatchRequest, Refusal, RequestError, StageRowsRequest
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
 PUT_BYTES_MAX: Final = 32 * 1_048_576
@@ -73,7 +73,7 @@ class Publishing:
 
     def put(
         self,
-        request: PutRequest,
+        request: StageRowsRequest,
         schema: pa.Schema,
         batches: Iterator[Any],
         grant: Grant = EVERYTHING,
@@ -114,7 +114,7 @@ class Publishing:
         sink = owned_sink_name(grant.owner, request.sink)
         return self._staging.stage(sink, request.batch, request.run, request.partition, staged)
 
-    def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
+    def publish(self, request: PublishBatchRequest, grant: Grant = EVERYTHING) -> PublishProgress:
         """Ask the broker to publish a batch; return its progress.
 
         Raises:
@@ -127,13 +127,13 @@ class Publishing:
         proposal = ""
         if not self._staging.is_decided(sink, batch):
             files = tuple(StagedFile(*file) for file in request.files)
-            proposal = self._staging.propose(RowSet(sink, batch, request.client_id, files))
+            proposal = self._staging.propose(StagedBatch(sink, batch, request.client_id, files))
         published = self._ask(control.Publish(sink, batch, proposal))
         if published.is_done:
             self._staging.remove_batch(sink, batch)  # rows that were staged a second time
         return published
 
-    def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
+    def abandon(self, request: PublishBatchRequest, grant: Grant = EVERYTHING) -> PublishProgress:
         """Ask the broker to remove the files that an attempt staged, unless the batch is decided.
 
         Raises:

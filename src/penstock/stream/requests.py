@@ -226,7 +226,7 @@ class FlightRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PutRequest:
+class StageRowsRequest:
     """A request to stage rows.
 
     Attributes:
@@ -249,7 +249,7 @@ class PutRequest:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> PutRequest:
+    def from_json(cls, data: bytes) -> StageRowsRequest:
         """Return the request in a command; raise RequestError if the command is malformed."""
         fields = read_object(data)
         return cls(
@@ -262,7 +262,7 @@ class PutRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRequest:
+class PublishBatchRequest:
     """A request to publish a batch, or to abandon it.
 
     Attributes:
@@ -280,7 +280,7 @@ class SetRequest:
     files: tuple[tuple[str, int, int], ...] = ()
 
     @classmethod
-    def from_json(cls, data: bytes) -> SetRequest:
+    def from_json(cls, data: bytes) -> PublishBatchRequest:
         """Return the request in a body; raise RequestError if the body is malformed."""
         fields = read_object(data, SET_BYTES_MAX)
         files = fields.get("files")

@@ -59,11 +59,11 @@ from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.reader_actions import ReaderActions, behind_error, check_epoch
 from penstock.stream.requests import (
     FlightRequest,
-    PutRequest,
+    PublishBatchRequest,
     RangeRequest,
     Refusal,
     RequestError,
-    SetRequest,
+    StageRowsRequest,
     read_object,
     read_text,
 )
@@ -259,10 +259,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 fields = read_object(action.body.to_pybytes())
                 return [msgspec.json.encode(act(fields, grant))]
             if action.type == "publish":
-                request = SetRequest.from_json(action.body.to_pybytes())
+                request = PublishBatchRequest.from_json(action.body.to_pybytes())
                 return [msgspec.json.encode(self._publishing.publish(request, grant))]
             if action.type == "abandon":
-                request = SetRequest.from_json(action.body.to_pybytes())
+                request = PublishBatchRequest.from_json(action.body.to_pybytes())
                 return [msgspec.json.encode(self._publishing.abandon(request, grant))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
@@ -306,7 +306,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         and its bytes."""
         try:
             grant = _authorize(context, PUBLISH)
-            request = PutRequest.from_json(descriptor.command or b"")
+            request = StageRowsRequest.from_json(descriptor.command or b"")
             parts = (part.data for part in reader)
             staged = self._publishing.put(request, reader.schema, parts, grant)
         except (RequestError, PenstockError) as error:

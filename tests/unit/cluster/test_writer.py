@@ -66,7 +66,7 @@ class Bench:
             entry = self.cluster.entry(sequence)
             assert entry is not None
             record = decode_record(entry.data)
-            assert not found or record.before == found[-1].checksum
+            assert not found or record.previous_checksum == found[-1].checksum
             found.append(record)
         return found
 

@@ -527,14 +527,14 @@ def test_a_subscribe_that_the_server_would_not_accept_is_not_sent() -> None:
 
 def test_no_message_waits_for_an_identifier_that_is_not_there() -> None:
     window = InFlightWindow(PACKET_IDENTIFIERS)
-    assert window.reserve_packet_id() == 1
+    assert window.allocate_request_id() == 1
     for _ in range(PACKET_IDENTIFIERS - 1):
         assert window.has_room()
         window.add(Delivery(None, 0, 1))
     assert not window.has_room()
     assert window.free == 0
-    assert window.reserve_packet_id() == 0
-    window.free_reserved(1)
+    assert window.allocate_request_id() == 0
+    window.free_request_id(1)
     assert window.has_room()
 
 

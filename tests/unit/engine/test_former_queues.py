@@ -8,7 +8,7 @@ import pytest
 
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import LaneEntry, Progress, WindowEntry, WindowPage
+from penstock.engine.batch.records import LaneEntry, SessionState, WindowEntry, WindowPage
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, SharedOrigin
 from penstock.engine.reporting.drop_counts import RETENTION
@@ -88,7 +88,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
             if owner == client_id and lane > 0
         ]
         commit.progress.append(
-            Progress(
+            SessionState(
                 session.number,
                 1,
                 nexts.get((client_id, 0), 1),

@@ -218,12 +218,12 @@ def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_n
     window = InFlightWindow(10, is_stored=True)
     window.limit_packet_ids(6)
     window.reserved_ids.reserve(3, 6)
-    assert [window.reserve_packet_id() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
-    assert window.reserve_packet_id() == 0
+    assert [window.allocate_request_id() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
+    assert window.allocate_request_id() == 0
     window.reserved_ids.reserve(6, 3)  # none
     for packet_id in range(1, 7):
-        window.free_reserved(packet_id)
-    assert window.reserve_packet_id() == 2
+        window.free_request_id(packet_id)
+    assert window.allocate_request_id() == 2
 
 
 def test_what_has_an_identifier_of_the_window_is_not_free() -> None:

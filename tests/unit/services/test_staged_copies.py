@@ -11,7 +11,7 @@ import pytest
 from penstock.services import staged_copies
 from penstock.services.staged_copies import StagedCopies
 from penstock.store.rocks import RocksStore
-from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
+from penstock.store.staging import STAGED_SCHEMA, StagedBatch, Staging
 
 
 @pytest.fixture
@@ -22,17 +22,17 @@ def store(tmp_path: Path) -> Iterator[RocksStore]:
     opened.close()
 
 
-def decided(staging: Staging, batch: int, payloads: list[bytes]) -> RowSet:
+def decided(staging: Staging, batch: int, payloads: list[bytes]) -> StagedBatch:
     rows = [
         {"topic": "t", "payload": payload, "qos": 1, "retain": False, "properties": None}
         for payload in payloads
     ]
     table = pa.Table.from_pylist(rows, STAGED_SCHEMA)
     file = staging.stage("s", batch, "run", 0, table)
-    return staging.decide("s", batch, staging.propose(RowSet("s", batch, "s", (file,))))
+    return staging.decide("s", batch, staging.propose(StagedBatch("s", batch, "s", (file,))))
 
 
-def payloads_in(staging: Staging, row_set: RowSet) -> list[bytes]:
+def payloads_in(staging: Staging, row_set: StagedBatch) -> list[bytes]:
     return [row[1] for row in staging.read(row_set, row_set.files[0], 0, row_set.rows)]
 
 

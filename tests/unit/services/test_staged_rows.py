@@ -21,7 +21,7 @@ from penstock.runtime.driver import Driver
 from penstock.services import staged_rows as staged_rows_module
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.store.memory import MemoryStore
-from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
+from penstock.store.staging import STAGED_SCHEMA, StagedBatch, Staging
 from tests.support.deadline import DEADLINE_S, until
 from tests.support.staged import staged_files
 from tests.unit.engine.bench import EPOCH, START_US
@@ -46,7 +46,7 @@ class Running:
         ]
         table = pa.Table.from_pylist(rows, STAGED_SCHEMA)
         file = self.staging.stage(sink, batch, "run", 0, table)
-        return Publish(sink, batch, self.staging.propose(RowSet(sink, batch, sink, (file,))))
+        return Publish(sink, batch, self.staging.propose(StagedBatch(sink, batch, sink, (file,))))
 
     def log(self) -> list[tuple[str, bytes]]:
         end = self.store.log_extent().end

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.batch.packed_run import Kind, PackedRun
 from penstock.engine.batch.records import (
-    Progress,
     SessionRecord,
+    SessionState,
     WillRecord,
     WindowEntry,
     WindowPage,
@@ -117,7 +117,7 @@ def test_progress(
     held: list[tuple[int, int, int]],
 ) -> None:
     value = records.encode_progress(
-        Progress(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 14, 4, 30)
+        SessionState(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 14, 4, 30)
     )
     assert not records.has_window(value)
     read = records.decode_progress(9, value)

@@ -15,7 +15,7 @@ from penstock.errors import StoreFailed
 from penstock.protocol.properties import parse_properties
 from penstock.store.staging import STAGED_SCHEMA
 from penstock.stream.publishing import Publishing, PublishLimits, check_rows
-from penstock.stream.requests import PutRequest, RequestError, SetRequest
+from penstock.stream.requests import PublishBatchRequest, RequestError, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 
 LIMITS = PublishLimits(8, 1000, 10_000)
@@ -98,9 +98,9 @@ def test_a_row_that_no_client_could_publish_is_named(change: dict[str, Any], sen
 def test_where_it_is_not_allowed_nothing_is_taken(tmp_path: Path) -> None:
     publishing = Publishing(tmp_path, None)
     for ask in (
-        lambda: publishing.put(PutRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter(())),
-        lambda: publishing.publish(SetRequest("s", 0, "r")),
-        lambda: publishing.abandon(SetRequest("s", 0, "r")),
+        lambda: publishing.put(StageRowsRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter(())),
+        lambda: publishing.publish(PublishBatchRequest("s", 0, "r")),
+        lambda: publishing.abandon(PublishBatchRequest("s", 0, "r")),
     ):
         with pytest.raises(RequestError, match=r"set stream\.allow_publish = true"):
             ask()
@@ -110,7 +110,7 @@ def test_where_it_is_not_allowed_nothing_is_taken(tmp_path: Path) -> None:
 def test_the_staging_area_has_a_largest_size(tmp_path: Path) -> None:
     publishing = Publishing(tmp_path, LIMITS)
     many = rows(*({"payload": b"x" * 900} for _ in range(5)))
-    request = PutRequest("s", 0, "r", 0)
+    request = StageRowsRequest("s", 0, "r", 0)
     publishing.put(request, PUBLISH_SCHEMA, iter(many.to_batches()))
     with pytest.raises(StoreFailed, match="staged_bytes_max is 10000"):
         publishing.put(request, PUBLISH_SCHEMA, iter(many.to_batches() * 2))
@@ -118,7 +118,7 @@ def test_the_staging_area_has_a_largest_size(tmp_path: Path) -> None:
 
 def test_other_columns_and_no_rows_are_refused(tmp_path: Path) -> None:
     publishing = Publishing(tmp_path, LIMITS)
-    request = PutRequest("s", 0, "r", 0)
+    request = StageRowsRequest("s", 0, "r", 0)
     with pytest.raises(RequestError, match="the columns of PUBLISH_SCHEMA"):
         publishing.put(request, STAGED_SCHEMA, iter(()))
     with pytest.raises(RequestError, match="there are no rows"):
@@ -137,7 +137,7 @@ def test_other_columns_and_no_rows_are_refused(tmp_path: Path) -> None:
 )
 def test_a_request_that_is_not_one_is_told_so(body: bytes, sentence: str) -> None:
     with pytest.raises(RequestError, match=sentence.replace("+", r"\+")):
-        SetRequest.from_json(body)
+        PublishBatchRequest.from_json(body)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,9 @@ def test_rows_that_lie_beside_their_buffers_are_not_staged(
     wrong = pa.Array.from_buffers(PUBLISH_SCHEMA.field(at).type, 2, buffers)
     batch = made.set_column(at, PUBLISH_SCHEMA.field(at), wrong)
     with pytest.raises(RequestError, match="not valid Arrow data"):
-        Publishing(tmp_path, LIMITS).put(PutRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter([batch]))
+        Publishing(tmp_path, LIMITS).put(
+            StageRowsRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter([batch])
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,5 +171,5 @@ def test_a_batch_may_have_many_files() -> None:
     files = tuple(
         (f"{'r' * 32}-1234567-{n:05d}-{'u' * 32}.arrow", 65_536, n) for n in range(50_000)
     )
-    asked = SetRequest("s", 0, "r", "c", files)
-    assert SetRequest.from_json(json.dumps(asdict(asked)).encode()) == asked
+    asked = PublishBatchRequest("s", 0, "r", "c", files)
+    assert PublishBatchRequest.from_json(json.dumps(asdict(asked)).encode()) == asked

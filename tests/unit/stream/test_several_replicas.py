@@ -23,7 +23,7 @@ from penstock.stream import client as client_module
 from penstock.stream import replicas as replicas_module
 from penstock.stream.client import NotPrimary, StreamClient, StreamUnavailable
 from penstock.stream.replicas import ReplicaHealth
-from penstock.stream.requests import PutRequest
+from penstock.stream.requests import StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -272,7 +272,7 @@ def test_a_copy_of_a_stopped_store_is_a_replica_and_only_the_primary_changes_som
             with pytest.raises(NotPrimary, match="a standby and changes nothing; the primary is m"):
                 client.lease(lease)
             with pytest.raises(NotPrimary):
-                client.stage(PutRequest("sink", 0, "run", 0), _one_row())
+                client.stage(StageRowsRequest("sink", 0, "run", 0), _one_row())
 
 
 def _one_row() -> pa.Table:

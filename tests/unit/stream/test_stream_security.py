@@ -14,7 +14,7 @@ from penstock.auth.tokens import Tokens, read_tokens
 from penstock.errors import ConfigError
 from penstock.stream.client import StreamClient, StreamUnavailable
 from penstock.stream.credentials import Credentials
-from penstock.stream.requests import PutRequest
+from penstock.stream.requests import StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -22,7 +22,7 @@ from tests.support.dial import Authority
 
 TOKEN = "0123456789abcdef"
 NEXT_TOKEN = "fedcba9876543210=="
-STAGING = PutRequest("sink", 0, "run", 0, 0)
+STAGING = StageRowsRequest("sink", 0, "run", 0, 0)
 
 
 @pytest.fixture(scope="module")

@@ -137,10 +137,10 @@ class Batch:
 
     @property
     def needs_commit(self) -> bool:
-        """Return whether the batch has more than the progress of sessions (``changed_states``).
+        """Return whether the batch has more than the states of sessions (``changed_states``).
 
-        Progress alone need not be committed soon: after a crash without it, sessions only send some
-        acknowledged messages again.
+        States of sessions alone need not be committed soon: after a crash without them, sessions
+        only send some acknowledged messages again.
         """
         return bool(
             self.next_offset != self._base_offset

@@ -11,8 +11,8 @@ from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.log_columns import Columns
 from penstock.engine.batch.records import (
     ProducerRecord,
-    Progress,
     SessionRecord,
+    SessionState,
     SubscriptionRecord,
     WillRecord,
 )
@@ -25,7 +25,7 @@ from penstock.engine.wire.link import DeferredPackets
 class StoredState(Blocker):
     """The port of an object whose state is stored; it adds itself to ``Batch.changed_states``."""
 
-    def snapshot(self) -> Progress | None:
+    def snapshot(self) -> SessionState | None:
         """Return the state to store, with the changes since the last call; None if it ended."""
         return None
 
@@ -62,7 +62,7 @@ class Commit:
         self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
-        self.progress: list[Progress] = []
+        self.progress: list[SessionState] = []
         self.retained: list[tuple[str, Message | None]] = []
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.producers: list[tuple[str, ProducerRecord | None]] = []

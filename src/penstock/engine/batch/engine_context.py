@@ -73,9 +73,9 @@ class MemberConnections:
 class EngineContext:
     """The parts of one broker that its connections and sessions act on.
 
-    ``turn`` has the links with bytes to send, and the users to resume in later turns; ``batch`` has
-    the changes that the next commit writes; ``store_health`` says whether the store can write, and
-    where the durable log ends.
+    ``turn`` has the links with bytes to send, and the connections to resume in later turns;
+    ``batch`` has the changes that the next commit writes; ``store_health`` says whether the store
+    can write, and where the durable log ends.
 
     Args:
         next_offset: the log offset that the next appended message gets.
@@ -108,7 +108,7 @@ class EngineContext:
         self.store_health.durable_log_end = next_offset
 
     def tick(self) -> None:
-        """Resume users that wait for the next tick."""
+        """Have publishers that wait for room, and connections that wait for a tick, resumed."""
         self.blocked_publishers.tick()
         self.turn.tick()
 
@@ -122,8 +122,8 @@ class EngineContext:
     def needs_commit(self) -> bool:
         """Return whether the open batch must be committed soon.
 
-        It must if packets or users wait for the seal, or if the batch has more than the progress of
-        sessions.
+        It must if packets or connections wait for the seal, or if the batch has more than the
+        states of sessions.
         """
         return self.turn.waits_for_batch or self.batch.needs_commit
 

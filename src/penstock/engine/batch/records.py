@@ -109,8 +109,8 @@ def packet_id_checksum(packet_ids: Iterable[int]) -> int:
     """Return a checksum of packet identifiers that does not depend on their order: the sum of their
     squares.
 
-    ``Progress`` has the checksum and the number of all packet identifiers on its pages, so that a
-    repair detects stale pages; the number alone does not change in a window that is always full.
+    ``SessionState`` has the checksum and the number of all packet identifiers on its pages, so that
+    a repair detects stale pages; the number alone does not change in a window that is always full.
     """
     return sum([packet_id * packet_id for packet_id in packet_ids])
 
@@ -131,8 +131,8 @@ class WindowPage:
 
 
 @final
-class Progress:
-    """The progress of a stored session.
+class SessionState:
+    """The state of a stored session: its window, its queue and its received packet identifiers.
 
     Args:
         number: the number of the session.
@@ -242,7 +242,7 @@ class RecoveredState:
         self.next_offset = next_offset
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
-        self.progress: dict[int, Progress] = {}  # by session number, each with all window pages
+        self.progress: dict[int, SessionState] = {}  # by session number, each with all window pages
         self.queues: dict[int, list[PackedRun]] = {}  # by session number, ascending sequence
         self.segments: dict[int, list[int]] = {}  # first sequences of segments, by session number
         self.retained: list[Message] = []

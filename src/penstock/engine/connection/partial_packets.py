@@ -36,38 +36,38 @@ class PartialPacketBudget:
         self._reservations: dict[Connection, tuple[int, float]] = {}  # (bytes, deadline; 0 = none)
         self._line: dict[Connection, None] = {}  # connections that wait for room, in order
 
-    def reserve(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
+    def reserve(self, connection: Connection, size_bytes: int, deadline_s: float) -> bool:
         """Reserve memory for a packet; return whether there was room.
 
-        If not, ``user`` is resumed when it may call this again.
+        If not, ``connection`` is resumed when it may call this again.
 
         Args:
-            user: the connection that receives the packet.
+            connection: the connection that receives the packet.
             size_bytes: length of the whole packet, above ``FREE_BYTES``.
             deadline_s: when it must be complete, monotonic seconds; 0 = no deadline.
         """
-        if self._bytes_max == 0 or user in self._reservations:
+        if self._bytes_max == 0 or connection in self._reservations:
             return True
-        is_first = not self._line or next(iter(self._line)) is user
+        is_first = not self._line or next(iter(self._line)) is connection
         has_room = self.size_bytes == 0 or self.size_bytes + size_bytes <= self._bytes_max
         if not is_first or not has_room:
-            self._line[user] = None
+            self._line[connection] = None
             return False
-        self._line.pop(user, None)
-        self._reservations[user] = (size_bytes, deadline_s)
+        self._line.pop(connection, None)
+        self._reservations[connection] = (size_bytes, deadline_s)
         self.size_bytes += size_bytes
         self._wake_first()
         return True
 
-    def release(self, user: Connection) -> None:
-        """Release the reservation of ``user``, or its place in line: its packet is complete, or the
-        connection ended."""
-        reserved = self._reservations.pop(user, None)
+    def release(self, connection: Connection) -> None:
+        """Release the reservation of ``connection``, or its place in line: its packet is complete,
+        or the connection ended."""
+        reserved = self._reservations.pop(connection, None)
         if reserved is not None:
             self.size_bytes -= reserved[0]
             assert self.size_bytes >= 0, "more bytes were given back than were reserved"
-        elif user in self._line:
-            del self._line[user]
+        elif connection in self._line:
+            del self._line[connection]
         else:
             return
         self._wake_first()
@@ -80,13 +80,13 @@ class PartialPacketBudget:
         if not self._line:
             return []
         late: list[Connection] = []
-        for user, (_, deadline_s) in self._reservations.items():
-            if 0.0 < deadline_s <= now_s and not user.is_reading_paused:
-                late.append(user)
+        for connection, (_, deadline_s) in self._reservations.items():
+            if 0.0 < deadline_s <= now_s and not connection.is_reading_paused:
+                late.append(connection)
         self.closed_count += len(late)
         return late
 
     def _wake_first(self) -> None:
-        for user in self._line:
-            self._turn.resume_later(user)
+        for connection in self._line:
+            self._turn.resume_later(connection)
             return

@@ -317,7 +317,7 @@ class ClientConnection(Connection):
             LocalProtocolError: 0x95, the packet is larger than the server accepts; or it cannot be
                 encoded.
         """
-        packet_id = self._session.transmission.reserve_packet_id()
+        packet_id = self._session.transmission.allocate_request_id()
         if packet_id > 0:
             self._send_request(Subscribe(packet_id, subscriptions, properties), packet_id)
         return packet_id
@@ -328,7 +328,7 @@ class ClientConnection(Connection):
         Raises:
             LocalProtocolError: as for ``subscribe``.
         """
-        packet_id = self._session.transmission.reserve_packet_id()
+        packet_id = self._session.transmission.allocate_request_id()
         if packet_id > 0:
             self._send_request(Unsubscribe(packet_id, topic_filters, properties), packet_id)
         return packet_id

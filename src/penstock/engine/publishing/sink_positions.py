@@ -67,7 +67,7 @@ class SinkPositions:
         return self._position(sink) >> _SHIFT > batch
 
     def rows_published(self, sink: str, batch: int) -> int:
-        """Return the number of published rows of ``batch``, which must not be done."""
+        """Return the number of published rows of ``batch``, which is not finished yet."""
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 

@@ -72,7 +72,7 @@ class Member(GroupMember):
         """Return the QoS at which the member gets a message of QoS ``qos`` [MQTT-4.8.2-3]."""
         return min(qos, self.entry.subscription.qos)
 
-    def may_take(self, label: RoutingKey, qos: int, size_bytes: int) -> bool:
+    def may_take(self, routing_key: RoutingKey, qos: int, size_bytes: int) -> bool:
         """Return whether this member may receive a queued message and has room for it."""
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
@@ -80,12 +80,12 @@ class Member(GroupMember):
         if not self.session.outbound.has_memory_to_send(size_bytes, qos, False):
             return False
         if self._members.is_hashing:
-            return self._members.home_of(label) is self
-        return self.session.transmission.may_receive_topic(label.topic)
+            return self._members.home_of(routing_key) is self
+        return self.session.transmission.may_receive_topic(routing_key.topic)
 
-    def is_for_nobody(self, label: RoutingKey) -> bool:
+    def is_for_nobody(self, routing_key: RoutingKey) -> bool:
         """Return whether no member may receive the message."""
-        return not self._members.may_be_received(label.topic)
+        return not self._members.may_be_received(routing_key.topic)
 
     def may_scan_lane(self, slot: int) -> bool:
         """Return whether to search this slot's lanes beyond their heads for this member."""
@@ -177,7 +177,7 @@ class GroupMembers:
     def first_index(self) -> int:
         """Return the index in ``connected_members`` of the member that is tried first.
 
-        It may be ``len(self.connected)``, which stands for 0.
+        It may be ``len(self.connected_members)``, which stands for 0.
         """
         order = self._next_tried
         if self.strategy == RANDOM and self.connected_members:
@@ -194,15 +194,19 @@ class GroupMembers:
 
     # -- hash strategies -------------------------------------------------------------------
 
-    def slot_for(self, label: RoutingKey) -> int:
+    def slot_for(self, routing_key: RoutingKey) -> int:
         """Return the slot of the queue in which messages with this key wait; 0 without hashing."""
-        return 1 + self._hash(label) % len(self._all_members) % HASH_SLOTS if self.is_hashing else 0
+        return (
+            1 + self._hash(routing_key) % len(self._all_members) % HASH_SLOTS
+            if self.is_hashing
+            else 0
+        )
 
     def slot_of(self, member: Member) -> int:
         """Return the hash slot that is assigned to ``member``; 0 without hashing."""
         return 1 + _position(self._all_members, member.order) % HASH_SLOTS if self.is_hashing else 0
 
-    def home_of(self, label: RoutingKey) -> Member | None:
+    def home_of(self, routing_key: RoutingKey) -> Member | None:
         """Return the member that gets messages with this key; None if no connected member may
         receive them.
 
@@ -213,7 +217,7 @@ class GroupMembers:
         count = len(connected)
         if count == 0:
             return None
-        number = self._hash(label)
+        number = self._hash(routing_key)
         home = self._all_members[number % len(self._all_members)]
         if _contains(connected, home):
             first = _position(connected, home.order)
@@ -221,14 +225,14 @@ class GroupMembers:
             first = number // len(self._all_members) % count
         for step in range(count):
             member = connected[(first + step) % count]
-            if member.session.transmission.may_receive_topic(label.topic):
+            if member.session.transmission.may_receive_topic(routing_key.topic):
                 return member
         return None
 
-    def _hash(self, label: RoutingKey) -> int:
+    def _hash(self, routing_key: RoutingKey) -> int:
         if self.strategy == HASH_CLIENT:
-            return crc32(label.client_id.encode())
-        return crc32(label.topic_bytes)
+            return crc32(routing_key.client_id.encode())
+        return crc32(routing_key.topic_bytes)
 
     # -- permissions -----------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from typing import Final, final
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import GROUP_KEY_PREFIX, Progress, SessionRecord
+from penstock.engine.batch.records import GROUP_KEY_PREFIX, SessionRecord, SessionState
 from penstock.engine.clock import Now
 from penstock.engine.limits import (
     DROP_NEWEST,
@@ -52,14 +52,14 @@ _BODIES_AT_ONCE_MAX: Final = 256
 class GroupMember:
     """The port of a member for which the queue is searched for a message."""
 
-    def may_take(self, label: RoutingKey, qos: int, size_bytes: int) -> bool:
+    def may_take(self, routing_key: RoutingKey, qos: int, size_bytes: int) -> bool:
         """Return whether the member may receive this message and has room for it."""
-        del label, qos, size_bytes
+        del routing_key, qos, size_bytes
         return False
 
-    def is_for_nobody(self, label: RoutingKey) -> bool:
+    def is_for_nobody(self, routing_key: RoutingKey) -> bool:
         """Return whether no member of the group may receive this message."""
-        del label
+        del routing_key
         return False
 
     def may_scan_lane(self, slot: int) -> bool:
@@ -307,10 +307,12 @@ class GroupQueue(StoredState):
                     continue
                 to_scan -= 1
                 looked_at += 1
-                label = delivery.routing_key
-                if label is None and delivery.message is not None:
-                    label = routing_key_of(delivery.message)
-                if label is None or taker.may_take(label, delivery.qos, delivery.size_bytes):
+                routing_key = delivery.routing_key
+                if routing_key is None and delivery.message is not None:
+                    routing_key = routing_key_of(delivery.message)
+                if routing_key is None or taker.may_take(
+                    routing_key, delivery.qos, delivery.size_bytes
+                ):
                     if delivery.message is None:
                         self._request_bodies(lane, position - 1)
                         waits = True
@@ -318,14 +320,16 @@ class GroupQueue(StoredState):
                         found = delivery
                         self._found_lane = lane
                     break
-                if taker.is_for_nobody(label):
+                if taker.is_for_nobody(routing_key):
                     self._note_removed(delivery, self._queue.remove(lane, delivery))
                     reason = reasons_to_drop.NO_PERMISSION
                     self._drops.count_delivery(reason, self.name, delivery, True)
                     position = 0  # positions change if the head was removed
                     freed = True
                 elif self.backlog.is_stored:
-                    delivery.routing_key = label  # for later, when its body may be in the log only
+                    delivery.routing_key = (
+                        routing_key  # for later, when its body may be in the log only
+                    )
             if found is not None or waits:
                 break
         turn = self._context.turn
@@ -503,7 +507,7 @@ class GroupQueue(StoredState):
 
     # -- durable form ------------------------------------------------------------------
 
-    def snapshot(self) -> Progress | None:
+    def snapshot(self) -> SessionState | None:
         """Return the progress to store, with the changes since the last snapshot; None if the queue
         is not stored."""
         self.backlog.is_changed = False
@@ -512,7 +516,7 @@ class GroupQueue(StoredState):
         stored = self.backlog.stored_queue
         first = stored.first
         segments = stored.take_segments(self._queue)
-        return Progress(
+        return SessionState(
             self.number,
             first.head,
             first.next_sequence,
@@ -529,7 +533,7 @@ class GroupQueue(StoredState):
     def restore(
         self,
         record: SessionRecord,
-        progress: Progress | None,
+        progress: SessionState | None,
         queue: list[PackedRun],
         segments: list[int],
     ) -> None:
@@ -544,7 +548,7 @@ class GroupQueue(StoredState):
         self._become_stored(record.number)
         self.go_offline()
         stored = self.backlog.stored_queue
-        progress = progress or Progress(record.number, 1, 1, [], [], [], [], [], [])
+        progress = progress or SessionState(record.number, 1, 1, [], [], [], [], [], [])
         stored.restore(progress, queue, segments)
         for run in queue:
             self._queue.restore(run, stored.lane(run.first >> PRIORITY_SHIFT).head)

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import Progress, RecoveredState, SessionRecord
+from penstock.engine.batch.records import RecoveredState, SessionRecord, SessionState
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -273,7 +273,7 @@ class Registry:
             self._set_drop_counters(session, session.limits.name)
             progress = recovered.progress.get(record.number)
             session.restore(
-                progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
+                progress or SessionState(record.number, 1, 1, [], [], [], [], [], []),
                 recovered.queues.get(record.number, []),
                 recovered.segments.get(record.number, []),
             )

@@ -71,7 +71,7 @@ class PublishHandler(BlockedPublisher):
 
     Args:
         server: the broker.
-        link: the connection's link; its user is resumed when pending messages may be routed.
+        link: the connection's link; the connection is resumed when pending messages may be routed.
         limits: the limits of the connection.
     """
 

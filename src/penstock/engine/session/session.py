@@ -28,7 +28,7 @@ from penstock.engine.access.access import Permissions
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import Progress, WindowEntry
+from penstock.engine.batch.records import SessionState, WindowEntry
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -492,7 +492,7 @@ class Session(StoredState):
 
     # -- durable form ------------------------------------------------------------------
 
-    def snapshot(self) -> Progress | None:
+    def snapshot(self) -> SessionState | None:
         """Return the progress to store, with the pages that changed since the last snapshot
         (``records``); None if the session ended."""
         self.backlog.is_changed = False
@@ -515,7 +515,7 @@ class Session(StoredState):
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
         self.transmission.has_acknowledged = False
         segments = queue.take_segments(self.backlog.queue)
-        return Progress(
+        return SessionState(
             self.number,
             first.head,
             first.next_sequence,
@@ -533,7 +533,7 @@ class Session(StoredState):
             self.inbound.checksum,
         )
 
-    def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
+    def restore(self, progress: SessionState, queue: list[PackedRun], segments: list[int]) -> None:
         """Restore the stored state of this session, whose client is offline.
 
         Nothing is dropped, even if the limits are lower now: the publishers of these messages have

@@ -35,7 +35,7 @@ from bisect import bisect_right
 from typing import Final, final
 
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import LaneEntry, Progress
+from penstock.engine.batch.records import LaneEntry, SessionState
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
 
@@ -254,7 +254,7 @@ class StoredQueue:
             lane.take_finished(finished)
         return finished
 
-    def restore(self, progress: Progress, runs: list[PackedRun], segments: list[int]) -> None:
+    def restore(self, progress: SessionState, runs: list[PackedRun], segments: list[int]) -> None:
         """Restore the heads, next sequences and segments of all lanes.
 
         Args:

@@ -276,16 +276,16 @@ class Transmission:
                 reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused
             )
 
-    def reserve_packet_id(self) -> int:
+    def allocate_request_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until
         ``free_packet_id``; 0 if none is free."""
-        return self.window.reserve_packet_id()
+        return self.window.allocate_request_id()
 
     def free_packet_id(self, packet_id: int) -> bool:
         """Free the packet identifier of a SUBACK or UNSUBACK; return whether it was in use."""
-        if not self.window.is_reserved(packet_id):
+        if not self.window.is_request_id(packet_id):
             return False
-        self.window.free_reserved(packet_id)
+        self.window.free_request_id(packet_id)
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:

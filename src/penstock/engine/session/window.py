@@ -97,7 +97,7 @@ class InFlightWindow:
         self._entries: dict[int, Delivery] = {}
         self._entries_to_resend: list[Delivery] | None = None  # after a reconnect, last first
         self._cursor = 0  # the last packet identifier that ``_unused_packet_id`` returned
-        self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
+        self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier that may be assigned
         self._request_ids: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
         self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
         self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
@@ -204,7 +204,7 @@ class InFlightWindow:
             return False
         return packet_id not in self._request_ids
 
-    def reserve_packet_id(self) -> int:
+    def allocate_request_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is
         free."""
         if len(self._entries) + len(self._request_ids) >= self._last_id:
@@ -213,11 +213,11 @@ class InFlightWindow:
         self._request_ids[packet_id] = None
         return packet_id
 
-    def is_reserved(self, packet_id: int) -> bool:
+    def is_request_id(self, packet_id: int) -> bool:
         """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
         return packet_id in self._request_ids
 
-    def free_reserved(self, packet_id: int) -> None:
+    def free_request_id(self, packet_id: int) -> None:
         """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE, whose answer was received."""
         self._request_ids.pop(packet_id, None)
 

@@ -73,11 +73,13 @@ class Turn:
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
-        self.resumed_next_turn: list[Resumable] = []  # those that ``Server.resume`` resumes
-        self.resumed_for_room: list[Resumable] = []  # those that ``blocked_publishers`` resumed
-        self._in_tick: dict[Resumable, None] = {}  # those that the next tick resumes
-        self._after_seal: list[Resumable] = []  # those that the seal of the batch resumes
-        self._first_after_seal: list[Resumable] = []  # those that it resumes before these
+        self.resumed_next_turn: list[Resumable] = []  # connections that ``Server.resume`` resumes
+        self.resumed_for_room: list[
+            Resumable
+        ] = []  # connections for which there is room in memory again
+        self._in_tick: dict[Resumable, None] = {}  # connections to resume at the next tick
+        self._after_seal: list[Resumable] = []  # connections to resume when the batch is sealed
+        self._first_after_seal: list[Resumable] = []  # connections to resume before those
         self.now: Now | None = None  # the shell's reading of its clocks for this turn
 
     def resume_later(self, resumable: Resumable | None) -> None:
