@@ -21,7 +21,7 @@ from benchmarks.blocking_client import Client
 from benchmarks.broker import penstock_in
 from benchmarks.durability import p99
 from penstock.stream.client import StreamClient
-from penstock.stream.requests import StageRowsRequest, PublishBatchRequest
+from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from penstock.version import build_kind
 
