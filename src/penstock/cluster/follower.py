@@ -207,9 +207,11 @@ class Follower:
             if not is_open and isinstance(error, LogUnavailable):
                 self.note = f"the cluster's log cannot be reached: {error}"
                 return Progress.UNREACHABLE  # nothing was sent: retry without waiting for a lease
-            self._standby.restart_wait(self._now_s(), view.end.term)
             self._has_next = isinstance(error, Fenced)
-            if not self._has_next:  # the log may end before the view by now
+            if self._has_next:
+                self._standby.catch_up(self._now_s(), view.end.term)
+            else:  # the log may end before the view by now
+                self._standby.restart_wait(self._now_s(), view.end.term)
                 self._phase = _Phase.COMPARING
             logger.info("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING

@@ -67,7 +67,8 @@ Answer = TypeVar("Answer")
 
 REPLICAS: Final = 3
 
-_REPLICA_S: Final = 0.4  # longest wait for a replica, which may be lost; then another is asked
+# Waits for a replica. NATS chooses one for each request, for some seconds also one that is lost.
+_REPLICA_S: Final[Sequence[float]] = (0.1, 0.2, 0.4)
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
 _HEARD_S_MAX: Final = 3.5  # Raft sends heartbeats each second; an election takes 4 s or more
@@ -413,11 +414,9 @@ class JetStreamLog:
     def _answered(self, data: bytes, count_max: int, ends_s: float) -> list[Entry]:
         """Send a batched direct get with the body ``data``; return the entries in its answers."""
         found: list[Entry] = []
-        try:
-            reply = self._nats.ask(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
-            while len(found) < count_max:
-                first_s = time.monotonic() + _REPLICA_S
-                message = self._nats.next_answer(reply, ends_s if found else min(ends_s, first_s))
+        reply, message = self._first_answer(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
+        with contextlib.suppress(NoAnswer):
+            while True:
                 if message.status == _NO_RESPONDERS:
                     raise LogUnavailable("no replica of the stream answers")
                 number = message.header_value(b"Nats-Sequence")
@@ -426,10 +425,21 @@ class JetStreamLog:
                 if found and int(number) != found[-1].sequence + 1:
                     break  # the next read starts at the gap, and examines it
                 found.append(Entry(int(number), message.data))
-        except NoAnswer:
-            if not found:
-                raise
+                if len(found) == count_max:
+                    break
+                message = self._nats.next_answer(reply, ends_s)
         return found
+
+    def _first_answer(self, subject: str, data: bytes, ends_s: float) -> tuple[str, Message]:
+        """Send a request that any replica may answer until one does; return the subject of its
+        answers, and the first of them."""
+        for wait_s in _REPLICA_S:
+            reply = self._nats.ask(subject, data, ends_s)
+            answer = self._nats.answer(reply, min(ends_s, time.monotonic() + wait_s))
+            if answer is not None:
+                return reply, answer
+        self._nats.close_and_move_on("no replica of the stream answered in time")
+        raise NoAnswer(f"{self._nats.server}: no replica of the stream answered in time")
 
     def _is_verified(self, first: int) -> bool:
         """Return whether the leader has confirmed within the last second that no entry from

@@ -68,7 +68,8 @@ SILENCE_S: Final = 0.75
 """Seconds without a byte after which the server gets a PING; after as many more seconds without a
 byte the connection is closed."""
 
-_CONNECT_S_MAX: Final = 1.0  # for one server; the next may be better
+_CONNECT_S_FIRST: Final = 0.25  # for one server in the first round; a lost machine is silent
+_CONNECT_S_MAX: Final = 1.0  # for one server in later rounds, as of servers that are far away
 _REFUSALS: Final = (
     "authorization violation",
     "permissions violation",
@@ -183,6 +184,7 @@ class NatsClient:
             self._drain_socket()
         if self.info.fields.get("ldm"):
             self.close_and_move_on("it is about to end")  # "lame duck mode"
+        limit_s = _CONNECT_S_FIRST
         while self._socket is None:
             unfit = 0
             for _ in self._urls:
@@ -190,13 +192,14 @@ class NatsClient:
                 if left_s <= 0:
                     raise NotSent(f"no NATS server is reached: {self._last_failure}")
                 try:
-                    if self._try_next(min(left_s, _CONNECT_S_MAX)):
+                    if self._try_next(min(left_s, limit_s)):
                         return
                 except UnfitServer as error:
                     self._last_failure = str(error)
                     unfit += 1
             if unfit == len(self._urls):
                 raise UnfitServer(self._last_failure)
+            limit_s = _CONNECT_S_MAX
             time.sleep(max(0.0, min(_PAUSE_S, ends_s - time.monotonic())))
 
     def request(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> Message:
@@ -234,12 +237,22 @@ class NatsClient:
         Raises:
             NoAnswer, LoginRefused: as for ``request``.
         """
+        message = self.answer(reply, ends_s)
+        if message is None:
+            self.close_and_move_on("it did not answer in time")
+            raise NoAnswer(f"no answer: {self._last_failure}")
+        return message
+
+    def answer(self, reply: str, ends_s: float) -> Message | None:
+        """Return the next answer with the subject ``reply``, as ``next_answer`` does; None if there
+        is none by the deadline, and then the connection is kept.
+
+        Raises:
+            NoAnswer, LoginRefused: as for ``request``.
+        """
         while True:
             message = self._receive(ends_s)
-            if message is None:
-                self.close_and_move_on("it did not answer in time")
-                raise NoAnswer(f"no answer: {self._last_failure}")
-            if message.subject == reply:
+            if message is None or message.subject == reply:
                 return message
             self._store_message(message)
 

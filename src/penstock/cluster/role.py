@@ -20,6 +20,10 @@ which they were sent. If none returns for ``DEAF_LEASES`` leases, the member was
 for a whole lease after the next one. So a standby that was stopped for a while, or was cut off from
 the heartbeats, does not mistake its own deafness for silence of the primary.
 
+A claim is refused if the log has records that the member has not read. It reads them in a short
+wait, ``RETRY_LEASES``, and claims again unless there was a sign; these records themselves are none,
+because the primary may have appended them before it was lost.
+
 Standbys that wait for the same primary do not claim at once: each waits a little longer than those
 before it in the order of names, so mostly one claim is made; if two are made, the log accepts one.
 """
@@ -42,6 +46,9 @@ CLAIM_LEASES: Final = 4
 
 DEAF_LEASES: Final = 0.5
 """Number of leases without a heartbeat of its own after which a member counts as deaf."""
+
+RETRY_LEASES: Final = 2 * STAGGER
+"""Number of leases that a member whose claim was refused reads on before it claims again."""
 
 NEW_LOG_LEASES: Final = 2 * STAGGER
 """Number of leases that a member with an empty view waits before it claims an empty log, so that a
@@ -67,6 +74,7 @@ class Standby:
         self._heard_s = now_s  # the time up to which heartbeats were surely received
         self._wait_leases = 1.0
         self._term = 0  # term of the last record read
+        self._catches_up_until_s = now_s
         self._handover: Beat | None = None  # the heartbeat that asks this member to claim at once
 
     def record_beat(self, beat: Beat, now_s: float) -> None:
@@ -98,6 +106,8 @@ class Standby:
             claim: the last record if it is a claim, else None.
         """
         self._term = term
+        if claim is None and now_s < self._catches_up_until_s:
+            return  # appended before the refused claim, so they do not show that the primary lives
         self._wait_leases = 1.0
         if claim is None:
             self._sign_s = now_s
@@ -116,6 +126,17 @@ class Standby:
         self._sign_s = now_s
         self._wait_leases = leases
         self._handover = None
+
+    def catch_up(self, now_s: float, term: int) -> None:
+        """Start a short wait, in which the records are read because of which the log has refused a
+        claim. If the primary lives, it appends more or sends heartbeats meanwhile.
+
+        Args:
+            now_s: the present time.
+            term: term of the last record read.
+        """
+        self.restart_wait(now_s, term, RETRY_LEASES)
+        self._catches_up_until_s = now_s + RETRY_LEASES * self._lease_s
 
     def claim_due_s(self, rank: int) -> float:
         """Return the monotonic time at which this member claims if no sign comes before, seconds.

@@ -15,7 +15,7 @@ from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import PUT
 from penstock.cluster.reading import ViewAhead, catch_up
 from penstock.cluster.record import CLAIM, Claim, Position, decode_claim, decode_record
-from penstock.cluster.role import Standby
+from penstock.cluster.role import RETRY_LEASES, Standby
 from penstock.cluster.view import LogDamaged, View
 from penstock.cluster.writer import LogWriter
 from tests.model.memory_rocks import MemoryDatabase, ViewDisk
@@ -118,9 +118,9 @@ class Bench:
             self.cluster.put(entry.data, entry.sequence - 1)
         self.written += len(entries)
 
-    def silence(self) -> None:
-        """Let more than a lease pass in which only its own heartbeats come."""
-        for _ in range(12):
+    def silence(self, seconds: float = LEASE_S + 0.2) -> None:
+        """Let time pass in which only its own heartbeats come."""
+        for _ in range(round(seconds / 0.1)):
             self.now_s += 0.1
             beat = Beat(node="b", role="standby", term=0, applied=0, synced=0, sent_s=self.now_s)
             self.standby.record_beat(beat, self.now_s)
@@ -226,6 +226,9 @@ def test_a_claim_on_a_replica_that_lags_is_refused_and_the_leader_asked(bench: B
     assert bench.follower.writer is None
     assert bench.step() is Progress.READ
     assert bench.is_level()
+    assert bench.step() is Progress.NOTHING
+    bench.silence(RETRY_LEASES * LEASE_S + 0.1)
+    assert bench.step() is Progress.CLAIMED, "it waits for a whole lease, where it was behind"
 
 
 def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(

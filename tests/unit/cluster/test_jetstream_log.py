@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, tls_context
-from penstock.cluster.log import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
+from penstock.cluster.log import AppendRefused, AppendUnknown, Entry, LogRefused, LogUnavailable
 from penstock.config.cluster import Cluster
 from penstock.errors import ConfigError
 from tests.support.deadline import DEADLINE_S
@@ -120,6 +120,26 @@ def test_appends_go_to_the_preferred_server_once_it_is_found() -> None:
         visits = a.visits
     assert [name for name, _ in sequences] == ["a", "c", "c", "c", "c", "b", "b", "a"]
     assert visits == 5  # at first, once in each search, which for unknown is one, and at last
+
+
+def test_a_read_that_came_to_a_lost_replica_is_sent_again_on_the_same_connection() -> None:
+    requests: list[str] = []
+
+    def script(visit: Visit) -> None:
+        visit.take_login()
+        requests.append(visit.request_or_end())  # a lost replica has it
+        requests.append(reply := visit.request_or_end())
+        header = b"NATS/1.0\r\nNats-Sequence: 7\r\n\r\n"
+        sizes = (len(header), len(header) + 5)
+        visit.say(b"HMSG %b 1 %d %d\r\n%bentry\r\n" % (reply.encode(), *sizes, header))
+        visit.heard(b"nothing of this")
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        with closing(log):
+            assert log.read(7, 1, DEADLINE_S) == [Entry(7, b"entry")]
+        assert server.visits == 1
+    assert len(requests) == 2
 
 
 def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:

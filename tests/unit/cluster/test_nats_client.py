@@ -4,6 +4,7 @@ goes next."""
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -67,6 +68,29 @@ def test_without_any_server_nothing_is_sent() -> None:
 def test_the_next_server_is_taken_when_one_is_away() -> None:
     with FakeNats(echo) as server, closing(client_of(NOWHERE, server.url)) as client:
         assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_a_lost_machine_costs_little_before_the_next_server_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.cluster.nats_client._CONNECT_S_MAX", 10 * DEADLINE_S)
+    with contextlib.ExitStack() as stack:
+        lost = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = lost.getsockname()
+        stack.enter_context(socket.create_connection(address))  # now it takes no more
+        server = stack.enter_context(FakeNats(echo))
+        client = stack.enter_context(
+            closing(client_of(f"nats://127.0.0.1:{address[1]}", server.url))
+        )
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_an_answer_may_be_waited_for_without_ending_the_connection() -> None:
+    with served(echo) as (client, [server]):
+        assert client.answer(client.ask("a", b"", soon()), soon()) is not None
+        assert client.answer("nobody's", at_once()) is None
+        assert client.request("a", b"", soon()).data == b"fine"
+        assert server.visits == 1
 
 
 def test_a_connection_that_ended_while_it_was_idle_is_replaced_before_the_request() -> None:

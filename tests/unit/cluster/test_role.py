@@ -10,7 +10,14 @@ import pytest
 
 from penstock.cluster.beats import Beat, Members
 from penstock.cluster.record import Claim, Position
-from penstock.cluster.role import CLAIM_LEASES, NEW_LOG_LEASES, RANKS_MAX, STAGGER, Standby
+from penstock.cluster.role import (
+    CLAIM_LEASES,
+    NEW_LOG_LEASES,
+    RANKS_MAX,
+    RETRY_LEASES,
+    STAGGER,
+    Standby,
+)
 
 LEASE_S: Final = 1.0
 BEAT_S: Final = 0.1
@@ -109,6 +116,39 @@ def test_a_refused_claim_waits_for_a_lease(bench: Bench) -> None:
     assert bench.claims()
     bench.standby.restart_wait(bench.now_s, TERM)
     assert bench.claims_after_s() == near(LEASE_S)
+
+
+def test_what_it_had_not_read_when_it_claimed_is_no_sign(bench: Bench) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.pass_s(BEAT_S)
+    bench.standby.note_records(bench.now_s, TERM, None)
+    assert bench.claims_after_s() == near(RETRY_LEASES * LEASE_S - BEAT_S)
+
+
+def test_a_record_after_it_has_caught_up_is_a_sign(bench: Bench) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.pass_s(RETRY_LEASES * LEASE_S + BEAT_S)
+    bench.standby.note_records(bench.now_s, TERM, None)
+    assert bench.claims_after_s() == near(LEASE_S)
+
+
+def test_a_primary_that_is_heard_again_while_it_catches_up_is_left_alone(bench: Bench) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.primary_beats = True
+    bench.pass_s(10)
+    assert not bench.claims()
+
+
+def test_a_claim_that_it_reads_while_it_catches_up_gives_the_new_primary_its_time(
+    bench: Bench,
+) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.standby.note_records(bench.now_s, TERM + 1, Claim("a"))
+    assert bench.claims_after_s() == near(CLAIM_LEASES * LEASE_S)
 
 
 @pytest.mark.parametrize("stopped_s", [0.6, 2, 100])
