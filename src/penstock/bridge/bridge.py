@@ -69,7 +69,7 @@ class Bridge(ClientCallbacks):
     Args:
         remote: the settings of the bridge.
         limits: the limits of its session.
-        context: the TLS context; None if no address needs one.
+        tls_context: the TLS context; None if no address needs one.
         server: the broker's engine.
         driver: the driver that runs the engine.
         random: the source of the backoff's jitter.
@@ -83,7 +83,7 @@ class Bridge(ClientCallbacks):
         self,
         remote: RemoteBroker,
         limits: EngineLimits,
-        context: ssl.SSLContext | None,
+        tls_context: ssl.SSLContext | None,
         server: Server,
         driver: Driver,
         random: Random,
@@ -109,7 +109,7 @@ class Bridge(ClientCallbacks):
         self._dialler = Dialler(
             f"bridge {remote.name}",
             ServerAddresses(urls, backoff),
-            context,
+            tls_context,
             self._connect,
             server,
             driver,

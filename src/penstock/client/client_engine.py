@@ -74,7 +74,7 @@ class ClientEngine(ClientCallbacks):
         options: the client's options.
         urls: the server's URLs.
         client_id: client identifier.
-        context: the TLS context; None if no URL needs one.
+        tls_context: the TLS context; None if no URL needs one.
         store: the store of the session.
         server: the engine, recovered from the store.
         clock: the clock whose time the server was started with.
@@ -85,7 +85,7 @@ class ClientEngine(ClientCallbacks):
         options: Options,
         urls: list[RemoteUrl],
         client_id: str,
-        context: ssl.SSLContext | None,
+        tls_context: ssl.SSLContext | None,
         store: Store,
         server: Server,
         clock: MachineClock,
@@ -149,7 +149,7 @@ class ClientEngine(ClientCallbacks):
             self._next_message_offset,
             self.notify_room,
         )
-        self.dialler = self._new_dialler(urls, context)
+        self.dialler = self._new_dialler(urls, tls_context)
 
     def _open_session(self) -> Session:
         """Return the recovered session, or a new one, with ``publications`` for its outcomes."""
@@ -163,13 +163,13 @@ class ClientEngine(ClientCallbacks):
         self.server.drops.drop_handler = self.publications
         return session
 
-    def _new_dialler(self, urls: list[RemoteUrl], context: ssl.SSLContext | None) -> Dialler:
+    def _new_dialler(self, urls: list[RemoteUrl], tls_context: ssl.SSLContext | None) -> Dialler:
         options = self._options
         backoff = Backoff(options.reconnect_s_min, options.reconnect_s_max, SystemRandom())
         dialler = Dialler(
             f"client {self.client_id}",
             ServerAddresses(urls, backoff, options.follow_references),
-            context,
+            tls_context,
             self._connect,
             self.server,
             self.driver,

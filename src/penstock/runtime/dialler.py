@@ -59,7 +59,7 @@ class Dialler:
     Args:
         owner: the name of the session's owner in logs, such as "bridge cloud".
         addresses: chooses the address of each attempt, and the pause before it.
-        context: the TLS context; None if no URL needs one.
+        tls_context: the TLS context; None if no URL needs one.
         make_connect: makes the CONNECT packet; its argument is Clean Start.
         server: the engine with the session.
         driver: the driver that runs the connection.
@@ -83,7 +83,7 @@ class Dialler:
         self,
         owner: str,
         addresses: ServerAddresses,
-        context: ssl.SSLContext | None,
+        tls_context: ssl.SSLContext | None,
         make_connect: Callable[[bool], Connect],
         server: Server,
         driver: Driver,
@@ -107,7 +107,7 @@ class Dialler:
         self.peer: Peer | None = None
         self._owner = owner
         self.addresses = addresses
-        self._context = context
+        self._tls_context = tls_context
         self._make_connect = make_connect
         self._server = server
         self._driver = driver
@@ -223,7 +223,7 @@ class Dialler:
                 await dial(
                     url,
                     self._owner,
-                    self._context,
+                    self._tls_context,
                     self._accept,
                     self._connect_timeout_s,
                     self._limits.write_buffer_bytes_max,

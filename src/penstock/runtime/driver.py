@@ -540,7 +540,7 @@ class Driver(PeerOwner):
     def _close_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
             peer = self._peers[link]
-            acknowledged_bytes = link.unwritten_bytes - peer.wire.unwritten_bytes()
+            acknowledged_bytes = link.congested_bytes - peer.wire.unwritten_bytes()
             if slow.has_stalled(acknowledged_bytes, now.monotonic_s):
                 del self._congested[link]
                 peer.connection.close(

@@ -100,7 +100,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_its_buffer() -> None:
     for _ in range(10):
         bench.commit()
         received += len(bench.take_ready(line))
-        assert link.pending_bytes + link.unwritten_bytes < limit + 2000
+        assert link.pending_bytes + link.congested_bytes < limit + 2000
     assert received < 3000
     line.connection.writable(bench.now)
     seen: dict[str, int] = {}

@@ -311,10 +311,10 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
         bench.commit()
         bench.take_ready(line)
     assert line.connection.is_reading_paused
-    assert limit <= link.pending_bytes + link.unwritten_bytes < limit + 100
+    assert limit <= link.pending_bytes + link.congested_bytes < limit + 100
     line.connection.writable(bench.now)
     bench.turns()
-    assert link.unwritten_bytes < limit
+    assert link.congested_bytes < limit
     for _ in range(100):
         bench.commit()
         bench.take_ready(line)

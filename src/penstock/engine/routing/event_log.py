@@ -122,7 +122,7 @@ class EventLog:
                 "window_size": session.transmission.window_size,
                 "queue": session.queue_length,
                 "queue_bytes": session.backlog.queue_bytes,
-                "unsent_bytes": 0 if link is None else link.pending_bytes + link.unwritten_bytes,
+                "unsent_bytes": 0 if link is None else link.pending_bytes + link.congested_bytes,
             }
             self._events.note(FLOW, event)
             if session.window_length > 0 or session.queue_length > 0:

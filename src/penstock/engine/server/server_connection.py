@@ -205,7 +205,7 @@ class ServerConnection(OpeningConnection):
         link = self.link
         context = self._server.context
         if (  # the common case, after nearly every packet: checked without a call
-            link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
+            link.pending_bytes + link.congested_bytes < link.pending_bytes_max
             and context.batch.size_bytes + context.turn.unsent_bytes
             < context.store_health.waiting_bytes_max
             and context.batch.size_bytes < context.store_health.batch_bytes_max

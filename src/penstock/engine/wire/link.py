@@ -18,7 +18,7 @@ Bytes that are written to a link are counted until the shell has handed them to 
 then for as long as the socket's buffer is full, so that memory has a limit even if the peer reads
 nothing::
 
-            send ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
+            send ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ congested_bytes ─ room ─▶ 0
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
                           queue, and the peer's packets are not read (``connection``)
 
@@ -157,7 +157,7 @@ class Link:
         self.uncommitted_publishes = 0  # QoS 1 and 2 messages that wait for a commit
         self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
-        self.unwritten_bytes = 0  # handed to the socket since the link became congested
+        self.congested_bytes = 0  # handed to the socket since the link became congested
         self.buffered_bytes = 0  # in the socket's buffer, as the shell reported last
         self.bytes_received = 0  # since the connection began
         self.bytes_sent = 0  # since the connection began
@@ -236,7 +236,7 @@ class Link:
         if not self.is_congested:
             self.mark_socket_full()
         if not may_grow:
-            self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
+            self.congested_bytes = max(self.congested_bytes, self.pending_bytes_max)
         return True
 
     def set_account(self, account: Account) -> None:
@@ -248,7 +248,7 @@ class Link:
 
     def is_full(self) -> bool:
         """Return whether so many bytes wait for the peer that its packets must not be handled."""
-        return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
+        return self.pending_bytes + self.congested_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
         """Send ``frame`` in this turn, or behind the CONNACK if that was not sent yet."""
@@ -456,13 +456,13 @@ class Link:
     def mark_socket_full(self) -> None:
         """Mark the link congested: the socket's buffer is full."""
         self.is_congested = True
-        self.unwritten_bytes = 0
+        self.congested_bytes = 0
 
     def mark_socket_writable(self) -> None:
         """Clear the congestion: the socket's buffer has room again."""
         self.report_socket_buffer(0)
         self.is_congested = False
-        self.unwritten_bytes = 0
+        self.congested_bytes = 0
 
     def resume_when_room(self) -> None:
         """Have ``resumable`` resumed when bytes are handed to the socket next."""
@@ -515,7 +515,7 @@ class Link:
         self._turn.unsent_bytes -= size_bytes
         assert self.pending_bytes >= 0, "more bytes were handed over than were written"
         if self.is_congested:
-            self.unwritten_bytes += size_bytes
+            self.congested_bytes += size_bytes
         if self._resumes_when_room:
             self._resumes_when_room = False
             self._turn.resume_later(self.resumable)
