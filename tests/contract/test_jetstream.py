@@ -13,7 +13,14 @@ import pytest
 import trustme
 
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
-from penstock.cluster.log import AppendRefused, Bounds, Entry, LogRefused, LogUnavailable
+from penstock.cluster.log import (
+    AppendRefused,
+    AppendUnknown,
+    Bounds,
+    Entry,
+    LogRefused,
+    LogUnavailable,
+)
 from penstock.cluster.nats_client import FRESH_S
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
@@ -60,8 +67,14 @@ def api(cluster: NatsCluster, call: str, body: bytes) -> bytes:
 
 def works(log: JetStreamLog) -> bool:
     log.open(CALL_S)
-    log.append(b"first", 0, CALL_S)
-    return log.entry_at(1, CALL_S) == Entry(1, b"first")
+
+    def is_appended() -> bool:
+        with contextlib.suppress(AppendUnknown, AppendRefused):  # a new stream may elect once more
+            log.append(b"first", 0, CALL_S)
+        return log.entry_at(1, CALL_S) == Entry(1, b"first")
+
+    wait_for("the first entry", is_appended)
+    return True
 
 
 def refused(log: JetStreamLog, words: str) -> None:

@@ -68,7 +68,7 @@ Answer = TypeVar("Answer")
 REPLICAS: Final = 3
 
 # Waits for a replica. NATS chooses one for each request, for some seconds also one that is lost.
-_REPLICA_S: Final[Sequence[float]] = (0.1, 0.2, 0.4)
+_REPLICA_S: Final[Sequence[float]] = (0.05, 0.1, 0.2, 0.4)
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
 _HEARD_S_MAX: Final = 3.5  # Raft sends heartbeats each second; an election takes 4 s or more

@@ -68,7 +68,7 @@ WATCH_S: Final = 1.0
 POLL_S: Final = 0.02
 """Pause after a read that returned no entries, in seconds."""
 
-UNREACHABLE_S: Final = 0.2
+UNREACHABLE_S: Final = 0.1
 """Pause after an attempt that did not reach the log, in seconds."""
 
 
