@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Protocol, final
 
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
+from tests.support.crash_image import copy_running
 
 
 class Place(Protocol):
@@ -64,7 +64,7 @@ class RocksPlace:
         """A new instance on a copy of the directory, taken while the store is open."""
         self._images += 1
         image = self.data_dir.with_name(f"image-{self._images}")
-        shutil.copytree(self.data_dir, image)
+        copy_running(self.data_dir, image)
         self.store.close()
         self.data_dir = image
         self.store = RocksStore(image)

@@ -29,6 +29,7 @@ from tests.contract.archived import (
     writing,
 )
 from tests.support.budget import budget
+from tests.support.crash_image import copy_running
 
 
 @pytest.fixture
@@ -282,7 +283,7 @@ def test_nothing_of_a_stream_is_missing_whatever_happens(
                 writer.reopen()
             elif step == "crash":
                 image = place / str(number)
-                shutil.copytree(writer.data_dir, image)
+                copy_running(writer.data_dir, image)
                 writer.close()
                 writer.data_dir = image
                 writer._open()

@@ -21,6 +21,7 @@ from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import WATERMARK_FILE, Watermark, read_watermark
 from tests.contract.test_store import progress, rows, session
+from tests.support.crash_image import copy_running
 
 COMMITS = 20
 ROWS = 3
@@ -44,7 +45,7 @@ def filled(data_dir: Path) -> str:
 def crash(store: RocksStore, running: Path, data_dir: Path) -> None:
     """Copy the files as they are, for closing a store tidies them up."""
     for name in (STORE_DIRECTORY, WATERMARK_FILE):
-        copy = shutil.copytree if (running / name).is_dir() else shutil.copy
+        copy = copy_running if (running / name).is_dir() else shutil.copy
         copy(running / name, data_dir / name)
     store.close()
     shutil.rmtree(running)

@@ -45,6 +45,7 @@ from penstock.store.rocks import RocksStore
 from tests.contract.test_store import rows
 from tests.model.shell import Shell
 from tests.support.broker import environment
+from tests.support.crash_image import copy_running
 from tests.support.format_1 import FormerSession, write_sessions
 
 MESSAGES: Final = 2000
@@ -272,7 +273,7 @@ def test_a_power_cut_in_the_middle_of_a_write_loses_that_write_only(
     migrated = copy_of(former, tmp_path / "migrated")
     store = RocksStore(migrated)
     running = tmp_path / "running"
-    shutil.copytree(migrated, running)
+    copy_running(migrated, running)
     store.close()
     log = max((running / "store").glob("*.log"), key=lambda path: int(path.stem))
     whole = log.read_bytes()

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cli.table import show
 from penstock.config.table import TableDefinition
@@ -26,7 +26,7 @@ from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
-from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
+from penstock.spark.tables.api import ROWS, Selection, Span, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.dry_run import land_sample
@@ -352,13 +352,15 @@ def test_a_backfill_takes_out_only_what_it_has_read_again(
     ]
     assert offsets(table.path) == list(range(16))
 
-    landed_end = LandingTarget.landed_end
+    erased = LandingTarget.erased
 
-    def retention_meanwhile(self: LandingTarget, selection: Selection) -> int:
+    def retention_meanwhile(
+        self: LandingTarget, messages: DataFrame, selection: Selection, span: Span
+    ) -> DataFrame:
         log.trim(12)  # the log was asked for its beginning, and is not read yet
-        return landed_end(self, selection)
+        return erased(self, messages, selection, span)
 
-    monkeypatch.setattr(LandingTarget, "landed_end", retention_meanwhile)
+    monkeypatch.setattr(LandingTarget, "erased", retention_meanwhile)
     with pytest.raises(OffsetOutOfRange, match="the offsets 8 to 11 were not read before"):
         backfill(spark.newSession(), table, lenient, 8, 16)
     assert offsets(table.path) == list(range(16))

@@ -160,9 +160,7 @@ def test_a_query_of_ones_own_goes_on_with_a_new_checkpoint(
     end, epoch = restored(broker, backup)
     publish(broker, "d")
 
-    with pytest.raises(
-        StreamingQueryException, match=r"stands at offset 3 of epoch .* now of epoch"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"is at offset 3 of epoch .* now of epoch"):
         query("checkpoint")
     query("checkpoint-2", startingOffsets=json.dumps({"0": end, "epoch": epoch}))
     assert found == ["a", "b", "c", "d"]

@@ -190,6 +190,7 @@ class Load:
         while client is None:
             client = entrance.dial(V5)
             if not entrance.serves(client.connect("looks at what is retained")):
+                client.drop()
                 client = None
         with client:
             client.send(Subscribe(1, [Subscription("retained/#", 1)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ from penstock.store.database import STORE_DIRECTORY, Database, open_database
 from penstock.store.parts import PARTS_FAMILY
 from penstock.store.watermark import Watermark, WatermarkFile, read_watermark
 from tests.model.memory_rocks import Content, MemoryDatabase, ViewDisk
+from tests.support.crash_image import copy_running
 from tests.unit.cluster.records import EPOCH_OF_TESTS, LOG, META, SESSIONS, Records
 
 SEEDS: Final = 6
@@ -93,11 +93,7 @@ def test_killed_at_any_record_it_goes_on_from_there(
             continue
         kills += 1
         killed = tmp_path / f"killed-{kills}"
-        shutil.copytree(
-            tmp_path / "first" / STORE_DIRECTORY,
-            killed / STORE_DIRECTORY,
-            ignore=shutil.ignore_patterns("LOCK"),
-        )
+        copy_running(tmp_path / "first" / STORE_DIRECTORY, killed / STORE_DIRECTORY)
         again = open_database(killed)
         try:
             later = View(again)
