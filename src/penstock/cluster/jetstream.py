@@ -25,6 +25,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,8 @@ REPLICAS: Final = 3
 
 # Waits for a replica. NATS chooses one for each request, for some seconds also one that is lost.
 _REPLICA_S: Final[Sequence[float]] = (0.05, 0.1, 0.2, 0.4)
+_LEADER_S: Final[Sequence[float]] = (0.5, 1.0, 2.0, math.inf)  # waits for the leader, likewise
+_READS: Final = ("STREAM.INFO", "STREAM.MSG.GET")  # change nothing, so may be sent again
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
 _HEARD_S_MAX: Final = 3.5  # Raft sends heartbeats each second; an election takes 4 s or more
@@ -414,7 +417,8 @@ class JetStreamLog:
     def _answered(self, data: bytes, count_max: int, ends_s: float) -> list[Entry]:
         """Send a batched direct get with the body ``data``; return the entries in its answers."""
         found: list[Entry] = []
-        reply, message = self._first_answer(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
+        subject = f"$JS.API.DIRECT.GET.{self._name}"
+        reply, message = self._first_answer(subject, data, ends_s, _REPLICA_S)
         with contextlib.suppress(NoAnswer):
             while True:
                 if message.status == _NO_RESPONDERS:
@@ -430,16 +434,18 @@ class JetStreamLog:
                 message = self._nats.next_answer(reply, ends_s)
         return found
 
-    def _first_answer(self, subject: str, data: bytes, ends_s: float) -> tuple[str, Message]:
-        """Send a request that any replica may answer until one does; return the subject of its
-        answers, and the first of them."""
-        for wait_s in _REPLICA_S:
+    def _first_answer(
+        self, subject: str, data: bytes, ends_s: float, waits_s: Sequence[float]
+    ) -> tuple[str, Message]:
+        """Send a request, again after each of ``waits_s``, until it is answered; return the subject
+        of its answers, and the first of them."""
+        for wait_s in waits_s[:-1]:
             reply = self._nats.ask(subject, data, ends_s)
             answer = self._nats.answer(reply, min(ends_s, time.monotonic() + wait_s))
             if answer is not None:
                 return reply, answer
-        self._nats.close_and_move_on("no replica of the stream answered in time")
-        raise NoAnswer(f"{self._nats.server}: no replica of the stream answered in time")
+        reply = self._nats.ask(subject, data, ends_s)
+        return reply, self._nats.next_answer(reply, min(ends_s, time.monotonic() + waits_s[-1]))
 
     def _is_verified(self, first: int) -> bool:
         """Return whether the leader has confirmed within the last second that no entry from
@@ -475,7 +481,10 @@ class JetStreamLog:
         data = b"" if body is None else json.dumps(body).encode()
         try:
             subject = f"$JS.API.{call}.{self._name}"
-            message = _once_more(lambda: self._nats.request(subject, data, ends_s), ends_s)
+            waits_s = _LEADER_S if call in _READS else _LEADER_S[-1:]
+            message = _once_more(
+                lambda: self._first_answer(subject, data, ends_s, waits_s)[1], ends_s
+            )
         except LoginRefused as error:
             raise _Denied(str(error)) from error
         except (NotSent, NoAnswer) as error:

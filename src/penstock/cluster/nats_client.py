@@ -185,15 +185,20 @@ class NatsClient:
         if self.info.fields.get("ldm"):
             self.close_and_move_on("it is about to end")  # "lame duck mode"
         limit_s = _CONNECT_S_FIRST
+        failure = ""
         while self._socket is None:
             unfit = 0
             for _ in self._urls:
                 left_s = ends_s - time.monotonic()
                 if left_s <= 0:
-                    raise NotSent(f"no NATS server is reached: {self._last_failure}")
+                    raise NotSent(f"no NATS server is reached: {failure or self._last_failure}")
                 try:
                     if self._try_next(min(left_s, limit_s)):
                         return
+                    if (
+                        not failure or left_s >= limit_s
+                    ):  # else it had less time than a server needs
+                        failure = self._last_failure
                 except UnfitServer as error:
                     self._last_failure = str(error)
                     unfit += 1

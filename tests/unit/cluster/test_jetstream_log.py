@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 from collections.abc import Callable
@@ -140,6 +141,21 @@ def test_a_read_that_came_to_a_lost_replica_is_sent_again_on_the_same_connection
             assert log.read(7, 1, DEADLINE_S) == [Entry(7, b"entry")]
         assert server.visits == 1
     assert len(requests) == 2
+
+
+def test_a_question_that_came_to_a_lost_leader_is_asked_again_on_the_same_connection() -> None:
+    def script(visit: Visit) -> None:
+        visit.take_login()
+        visit.request_or_end()  # the lost leader has it
+        data = base64.b64encode(b"entry").decode()
+        says(message={"seq": 7, "data": data})(visit, visit.request_or_end())
+        visit.heard(b"nothing of this")
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        with closing(log):
+            assert log.entry_at(7, DEADLINE_S) == Entry(7, b"entry")
+        assert server.visits == 1
 
 
 def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:
