@@ -74,6 +74,7 @@ class MemberShell(Shell):
         fails: whether the store could not write the commit under way.
         stops: whether it was asked to stop.
         told_lead_us: the lead of the wall clock that its engine knows.
+        term: the term in which it is the primary.
     """
 
     def __init__(self, server: Server, store: RocksStore, member: Member) -> None:
@@ -83,6 +84,7 @@ class MemberShell(Shell):
         self.fails = False
         self.stops = False
         self.told_lead_us: int | None = None
+        self.term = 0 if member.writer is None else member.writer.term
         self._rocks = store
 
     def write(self) -> Commit | None:

@@ -79,6 +79,7 @@ class ClusterWorld(World):
         self._calm = chance.choice((0.3, 1.0, 1.0, 2.5))
         self._nested = 0
         self._has_begun = False
+        self._began_s: dict[int, float] = {}  # when the primary of a term began to serve
         self.elections = 0
         self.seedings = 0
         self.unaware_steps = 0  # of a broker that another one has succeeded
@@ -110,6 +111,7 @@ class ClusterWorld(World):
     def began(self, member: Member) -> None:
         """Note that a member serves as the primary."""
         self.elections += 1
+        self._began_s[member.view.end.term] = self._now_s
         self._note(f"{member.name} is the primary, in term {member.view.end.term}")
 
     def ended(self, shell: MemberShell) -> None:
@@ -123,11 +125,21 @@ class ClusterWorld(World):
                 pipe.closed_by_broker = False
                 self._to_device(device, None)
             del self._pipes[device]
-            device.cut(self._now_s)
+            device.cut(self._left_s(shell))
         shell.pipes.clear()
         for one in shell.server.drops.take_recent():
             for _ in range(one.messages):
                 self.ledger.dropped(one.client_id)
+
+    def _left_s(self, shell: Shell) -> float:
+        """Return when the session of a device that leaves ``shell`` now lost its connection.
+
+        For a primary that was succeeded without its knowledge, because it was cut off, that is when
+        its successor began: there the session expires from then on.
+        """
+        assert isinstance(shell, MemberShell)
+        later = [began_s for term, began_s in self._began_s.items() if term > shell.term]
+        return min([self._now_s, *later])
 
     def wait(self, member: Member, seconds: float) -> None:
         """Let the world go on while ``member`` waits for the log; it may be stopped meanwhile."""
@@ -268,7 +280,7 @@ class ClusterWorld(World):
         if device.is_refused or said_goodbye:
             self._pipes.pop(device)
             pipe.deaf = True
-            device.cut(self._now_s)
+            device.cut(self._left_s(shell))
             return True
         return super()._to_device(device, size)
 

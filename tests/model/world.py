@@ -263,7 +263,7 @@ class World:
                 if self._pipes[device].to_device and self.random.random() < 0.5:
                     self._to_device(device, None)
                 if device.online:
-                    device.cut(self._now_s)
+                    device.cut(self._left_s(self._shell))
         self._pipes.clear()
         self._elapse(self.random.choice((0.1, 5.0)))
         self._shell = self._start()
@@ -421,7 +421,7 @@ class World:
         pipe = self._pipes.pop(device, None)
         if pipe is None:
             return
-        device.cut(self._now_s)
+        device.cut(self._left_s(pipe.shell))
         pipe.deaf = True
         lingers = pipe.connection.state == CONNECTED and self.random.random() < 0.3
         self._note(f"cut {device.client_id}{', its last bytes linger' if lingers else ''}")
@@ -437,7 +437,7 @@ class World:
         if pipe is None:
             return
         self._note(f"{device.client_id} blinks")
-        device.cut(self._now_s)
+        device.cut(self._left_s(pipe.shell))
         if self.random.random() < 0.7:
             self._lose(pipe)
         else:
@@ -463,13 +463,19 @@ class World:
         device.connect(clean, self._now_s)
         self._collect(device)
 
+    def _left_s(self, shell: Shell) -> float:
+        """Return when the session of a device ended its connection that leaves ``shell`` now."""
+        del shell
+        return self._now_s
+
     def _leave(self) -> None:
         device = self.random.choice(self._devices)
         if device.connected:
             self._note(f"{device.client_id} leaves")
-            device.leave(self._now_s)
+            pipe = self._pipes[device]
+            device.leave(self._left_s(pipe.shell))
             self._collect(device)
-            pipe = self._pipes.pop(device)
+            del self._pipes[device]
             pipe.deaf = True
 
     def _publish(self) -> None:
