@@ -129,7 +129,7 @@ class Standby:
 
     def catch_up(self, now_s: float, term: int) -> None:
         """Start a short wait, in which the records are read because of which the log has refused a
-        claim. If the primary lives, it appends more or sends heartbeats meanwhile.
+        claim. If the primary lives, its heartbeats come meanwhile.
 
         Args:
             now_s: the present time.
