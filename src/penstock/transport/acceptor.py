@@ -172,7 +172,13 @@ class Acceptor:
             return
         task = self._loop.create_task(self._open(connection, peer, slot, source))
         self._open_tasks.add(task)
-        task.add_done_callback(self._open_tasks.discard)
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._open_tasks.discard(task)
+            if task.cancelled():  # maybe before its first step, so that its ``finally`` never ran
+                _give_up(connection, slot)
+
+        task.add_done_callback(end)
 
     def _source(self, peer: str) -> str | None:
         """Return the source under which ``peer`` is counted; None if its address is exempt."""
@@ -238,9 +244,7 @@ class Acceptor:
                 logger.debug("listener %s: %s did not get through: %s", self._name, peer, why)
         finally:
             if not is_open:
-                connection.close()
-                if slot is not None:
-                    slot.release()
+                _give_up(connection, slot)
 
     async def _count_by_address(self, peer: str, slot: ConnectionSlot) -> bool:
         """Count a connection by the address in its PROXY header; return whether it has a slot.
@@ -280,6 +284,13 @@ class Acceptor:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             await opening
+
+
+def _give_up(connection: socket.socket, slot: ConnectionSlot | None) -> None:
+    """Close a connection that was not opened; further calls do nothing."""
+    connection.close()
+    if slot is not None:
+        slot.release()
 
 
 def _reason(error: OSError) -> str:

@@ -94,9 +94,13 @@ class Experiment:
         async with opened(
             self.proxy.address, version="3.1", retry_interval_s=RETRY_S, client_id=f"{self.topic}o"
         ) as other:
+            number = self.last
             await other.send(f"{self.topic}/other", "o", 1)
-            await until("two repeats", lambda: len(self.publishes(2, "o")) >= 3)
-            self.proxy.swallow(UP, lambda packet: packet.connection == 2, times=FOREVER)
+            await until(
+                f"two repeats on connection {number}",
+                lambda: len(self.publishes(number, "o")) >= 3,
+            )
+            self.proxy.swallow(UP, lambda packet: packet.connection == number, times=FOREVER)
             await other.close(drain=False)
 
     async def lose_the_connection(self) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import cast
 
 import pytest
@@ -16,20 +16,29 @@ from penstock.transport.acceptor import Acceptor, ConnectionOrigin
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
-from tests.support.deadline import DEADLINE_S
+from tests.support.deadline import DEADLINE_S, until
 
 
 class Exhausted(socket.socket):
-    """A listening socket of a process that has no descriptor left, for a while."""
+    """A listening socket of a process that has no descriptor left, for a while.
+
+    Attributes:
+        accepted: the loop calls it after a connection was accepted, before its task begins.
+    """
 
     refusals = 3
     asked = 0
+    accepted: Callable[[], None] | None = None
 
     def accept(self) -> tuple[socket.socket, object]:
         self.asked += 1
         if self.asked <= self.refusals:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return super().accept()
+        found = super().accept()
+        if self.accepted is not None:
+            asyncio.get_running_loop().call_soon(self.accepted)
+            self.accepted = None
+        return found
 
 
 class Greeting(StreamWire):
@@ -114,6 +123,23 @@ async def test_closing_ends_half_open_connections_and_gives_their_places_back(
     assert admission.open_count == 0
     writer.close()
     await writer.wait_closed()
+
+
+async def test_closing_ends_connections_that_were_accepted_in_the_same_turn(
+    listening: Exhausted,
+) -> None:
+    """A task that is cancelled before its first step never runs: nor does its ``finally``."""
+    listening.refusals = 0
+    admission = Admission("tested", 10, Descriptors(10))
+    tested = accepting(listening, admission)
+    listening.accepted = tested.close
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    with suppress(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), DEADLINE_S)
+    await until("its place", lambda: admission.open_count == 0)
+    writer.close()
+    with suppress(ConnectionResetError):
+        await writer.wait_closed()
 
 
 async def test_a_defect_in_the_first_steps_ends_one_connection_only(
