@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 
 OPEN_S: Final = 5.0
 READ_S_MIN: Final = 0.2
-"""Time in seconds that a read always has, also when a claim is due."""
+"""Time in seconds that a read has at least, also when a claim is due."""
 
 DAMAGED_S: Final = 2.0
 """Pause in seconds after the log's leader returned a wrong entry, until another leader is
@@ -167,11 +167,17 @@ class Follower:
         self._standby.restart_wait(self._now_s(), view.end.term, leases)
 
     def _read(self, rank: int) -> bool:
-        """Read no longer than until a claim is due: a replica that is lost with the primary does
-        not answer, and must not delay the claim."""
-        view = self._view
-        left_s = self._standby.claim_due_s(rank) - self._now_s()
-        read_s = min(READ_S, max(READ_S_MIN, left_s))
+        """Apply the next entries; return whether there were any.
+
+        Replicas have no longer than until a claim is due: one that is lost with the primary does
+        not answer, and must not delay the claim. But a claim would be refused while this member
+        has not read the next entry that the log is known to have.
+        """
+        view, now_s = self._view, self._now_s()
+        read_s = READ_S
+        if not self._has_next:
+            left_s = self._standby.claim_due_s(now_s, rank) - now_s
+            read_s = min(READ_S, max(READ_S_MIN, left_s))
         if not apply_next_entries(view, self._log, self._has_next, read_s):
             return False
         self._has_next = False

@@ -25,7 +25,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import math
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -68,11 +67,13 @@ Answer = TypeVar("Answer")
 
 REPLICAS: Final = 3
 
-# Waits for a replica. NATS chooses one for each request, for some seconds also one that is lost.
-_REPLICA_S: Final[Sequence[float]] = (0.05, 0.1, 0.2, 0.4)
-_LEADER_S: Final[Sequence[float]] = (0.5, 1.0, 2.0, math.inf)  # waits for the leader, likewise
+# Seconds after which a request is sent again: a server passes requests on to a replica or to the
+# leader, for some seconds also to one that is lost.
+_REPLICA_S: Final = 0.05
+_LEADER_S: Final = 0.5
 _READS: Final = ("STREAM.INFO", "STREAM.MSG.GET")  # change nothing, so may be sent again
 _READ_BYTES_MAX: Final = 4 << 20
+_REPEATED_BYTES_MAX: Final = 256 << 10  # of a read that is sent again: several may be answered
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
 _HEARD_S_MAX: Final = 3.5  # Raft sends heartbeats each second; an election takes 4 s or more
 _END_VERIFIED_S: Final = 1.0
@@ -407,18 +408,21 @@ class JetStreamLog:
 
     def _batch(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
         """Return consecutive entries from a replica, beginning at ``first`` or behind it."""
-        asked = {"seq": first, "batch": count_max, "max_bytes": _READ_BYTES_MAX}
-        data = json.dumps(asked).encode()
         try:
-            return _once_more(lambda: self._answered(data, count_max, ends_s), ends_s)
+            return _once_more(lambda: self._answered(first, count_max, ends_s), ends_s)
         except (NotSent, NoAnswer, LoginRefused) as error:
             raise LogUnavailable(str(error)) from error
 
-    def _answered(self, data: bytes, count_max: int, ends_s: float) -> list[Entry]:
-        """Send a batched direct get with the body ``data``; return the entries in its answers."""
+    def _answered(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
+        """Send a batched direct get; return the entries in its answers."""
         found: list[Entry] = []
+        data, repeated = (
+            json.dumps({"seq": first, "batch": count_max, "max_bytes": bytes_max}).encode()
+            for bytes_max in (_READ_BYTES_MAX, _REPEATED_BYTES_MAX)
+        )
         subject = f"$JS.API.DIRECT.GET.{self._name}"
-        reply, message = self._first_answer(subject, data, ends_s, _REPLICA_S)
+        message = self._nats.first_answer(subject, data, repeated, _REPLICA_S, ends_s)
+        reply = message.subject
         with contextlib.suppress(NoAnswer):
             while True:
                 if message.status == _NO_RESPONDERS:
@@ -433,19 +437,6 @@ class JetStreamLog:
                     break
                 message = self._nats.next_answer(reply, ends_s)
         return found
-
-    def _first_answer(
-        self, subject: str, data: bytes, ends_s: float, waits_s: Sequence[float]
-    ) -> tuple[str, Message]:
-        """Send a request, again after each of ``waits_s``, until it is answered; return the subject
-        of its answers, and the first of them."""
-        for wait_s in waits_s[:-1]:
-            reply = self._nats.ask(subject, data, ends_s)
-            answer = self._nats.answer(reply, min(ends_s, time.monotonic() + wait_s))
-            if answer is not None:
-                return reply, answer
-        reply = self._nats.ask(subject, data, ends_s)
-        return reply, self._nats.next_answer(reply, min(ends_s, time.monotonic() + waits_s[-1]))
 
     def _is_verified(self, first: int) -> bool:
         """Return whether the leader has confirmed within the last second that no entry from
@@ -480,11 +471,7 @@ class JetStreamLog:
         """
         data = b"" if body is None else json.dumps(body).encode()
         try:
-            subject = f"$JS.API.{call}.{self._name}"
-            waits_s = _LEADER_S if call in _READS else _LEADER_S[-1:]
-            message = _once_more(
-                lambda: self._first_answer(subject, data, ends_s, waits_s)[1], ends_s
-            )
+            message = _once_more(lambda: self._ask_leader(call, data, ends_s), ends_s)
         except LoginRefused as error:
             raise _Denied(str(error)) from error
         except (NotSent, NoAnswer) as error:
@@ -496,6 +483,14 @@ class JetStreamLog:
         if refusal is not None:
             raise _ApiError(int(refusal.get("err_code", 0)), _said(refusal))
         return answer
+
+    def _ask_leader(self, call: str, data: bytes, ends_s: float) -> Message:
+        """Return the answer to a request to JetStream's API; one that changes nothing is sent again
+        while there is none."""
+        subject = f"$JS.API.{call}.{self._name}"
+        if call in _READS:
+            return self._nats.first_answer(subject, data, data, _LEADER_S, ends_s)
+        return self._nats.request(subject, data, ends_s)
 
 
 @final

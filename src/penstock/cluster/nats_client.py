@@ -22,6 +22,9 @@ What the client does by itself:
   the request is sent at once.
 - While it waits and receives nothing, it sends a PING; without a PONG it closes the connection,
   even if the server's machine keeps it open (a paused process, a pulled cable).
+- A request that changes nothing may be sent several times: the server passes it on to another one,
+  for some seconds also to one that is lost. The first answer counts, whichever request it answers,
+  so a slow answer is not lost.
 - After a fork the child opens a connection of its own.
 
 The committer's thread competes for the interpreter's lock with an event loop that is always busy
@@ -68,8 +71,8 @@ SILENCE_S: Final = 0.75
 """Seconds without a byte after which the server gets a PING; after as many more seconds without a
 byte the connection is closed."""
 
-_CONNECT_S_FIRST: Final = 0.25  # for one server in the first round; a lost machine is silent
-_CONNECT_S_MAX: Final = 1.0  # for one server in later rounds, as of servers that are far away
+_CONNECT_S_FIRST: Final = 0.25  # for one server, until all have failed; a lost machine is silent
+_CONNECT_S_MAX: Final = 1.0  # for one server afterwards: all are slow or far away
 _REFUSALS: Final = (
     "authorization violation",
     "permissions violation",
@@ -77,6 +80,7 @@ _REFUSALS: Final = (
     "account authentication",
 )
 _PAUSE_S: Final = 0.05  # between rounds through all servers
+_DRAIN_S_MAX: Final = 0.1  # for reading what was received while the client was not used
 _MESSAGES_MAX: Final = 10_000  # buffered for ``received``; the oldest are dropped
 _PORT: Final = 4222
 _RECEIVE_BYTES: Final = 256 * 1024
@@ -142,7 +146,9 @@ class NatsClient:
         self._messages: deque[Message] = deque(maxlen=_MESSAGES_MAX)  # messages for ``received``
         self._inbox = ""
         self._requests = 0
-        self._awaits_pong = False
+        self._awaits_pong = False  # whether no byte was received since the last PING
+        self._pinged_s = 0.0  # time of the last PING
+        self._failures = 0  # attempts to connect that failed since the last connection
         self._wait_s = 0.0  # longest time of one call of the socket, as it was set
         self._last_received_s = 0.0  # time of the last received byte
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
@@ -184,7 +190,6 @@ class NatsClient:
             self._drain_socket()
         if self.info.fields.get("ldm"):
             self.close_and_move_on("it is about to end")  # "lame duck mode"
-        limit_s = _CONNECT_S_FIRST
         failure = ""
         while self._socket is None:
             unfit = 0
@@ -192,9 +197,13 @@ class NatsClient:
                 left_s = ends_s - time.monotonic()
                 if left_s <= 0:
                     raise NotSent(f"no NATS server is reached: {failure or self._last_failure}")
+                has_failed = self._failures >= len(self._urls)
+                limit_s = _CONNECT_S_MAX if has_failed else _CONNECT_S_FIRST
                 try:
                     if self._try_next(min(left_s, limit_s)):
+                        self._failures = 0
                         return
+                    self._failures += 1
                     if (
                         not failure or left_s >= limit_s
                     ):  # else it had less time than a server needs
@@ -204,7 +213,6 @@ class NatsClient:
                     unfit += 1
             if unfit == len(self._urls):
                 raise UnfitServer(self._last_failure)
-            limit_s = _CONNECT_S_MAX
             time.sleep(max(0.0, min(_PAUSE_S, ends_s - time.monotonic())))
 
     def request(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> Message:
@@ -230,6 +238,10 @@ class NatsClient:
             NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
         self.connect(ends_s)
+        return self._send_request(subject, data, ends_s, header)
+
+    def _send_request(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> str:
+        """Send a request on the present connection; return the subject of its answers."""
         self._requests += 1
         reply = f"{self._inbox}{self._requests}"
         self._send_all(publish(subject, data, reply, header), ends_s)
@@ -242,24 +254,56 @@ class NatsClient:
         Raises:
             NoAnswer, LoginRefused: as for ``request``.
         """
-        message = self.answer(reply, ends_s)
+        message = self._answer_to((reply,), ends_s)
         if message is None:
-            self.close_and_move_on("it did not answer in time")
-            raise NoAnswer(f"no answer: {self._last_failure}")
+            raise self._no_answer_in_time()
         return message
 
-    def answer(self, reply: str, ends_s: float) -> Message | None:
-        """Return the next answer with the subject ``reply``, as ``next_answer`` does; None if there
-        is none by the deadline, and then the connection is kept.
+    def first_answer(
+        self, subject: str, data: bytes, repeated: bytes, wait_s: float, ends_s: float
+    ) -> Message:
+        """Send a request that changes nothing, again while there is no answer; return the first
+        answer to any of these requests. Its subject is that of the further answers, for
+        ``next_answer``.
+
+        A PING, sent with the first repetition, tells a lost request from a lost connection, which
+        is closed. While an answer is being received, nothing is sent again.
+
+        Args:
+            subject: subject of the request.
+            data: body of the request.
+            repeated: body of its repetitions, which ask for no more than ``data``.
+            wait_s: seconds before the first repetition; before each further one twice as long.
+            ends_s: deadline (``time.monotonic``).
 
         Raises:
-            NoAnswer, LoginRefused: as for ``request``.
+            NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
+        replies = [self.ask(subject, data, ends_s)]
+        while True:
+            message = self._answer_to(replies, min(ends_s, time.monotonic() + wait_s))
+            if message is not None:
+                return message
+            if time.monotonic() >= ends_s:
+                raise self._no_answer_in_time()
+            if not self._awaits_pong:
+                self._ping(ends_s)
+            if self._parser.is_empty:
+                replies.append(self._send_request(subject, repeated, ends_s))
+            wait_s *= 2
+
+    def _answer_to(self, replies: Sequence[str], ends_s: float) -> Message | None:
+        """Return the next answer whose subject is one of ``replies``; None at the deadline."""
         while True:
             message = self._receive(ends_s)
-            if message is None or message.subject == reply:
+            if message is None or message.subject in replies:
                 return message
             self._store_message(message)
+
+    def _no_answer_in_time(self) -> NoAnswer:
+        """Close the connection; return the error of a call that had no answer by its deadline."""
+        self.close_and_move_on("it did not answer in time")
+        return NoAnswer(f"no answer: {self._last_failure}")
 
     def publish(self, subject: str, data: bytes, ends_s: float) -> None:
         """Send a message without waiting for an answer.
@@ -434,14 +478,19 @@ class NatsClient:
             left_s = ends_s - time.monotonic()
             if left_s <= 0:
                 return None
-            if self._fill(min(left_s, SILENCE_S)):
-                self._awaits_pong = False
-            elif left_s > SILENCE_S:
+            silence_s = SILENCE_S
+            if self._awaits_pong:
+                silence_s += self._pinged_s - time.monotonic()
+            if not self._fill(min(left_s, silence_s)) and left_s > silence_s:
                 if self._awaits_pong:
                     self.close_and_move_on("it is silent")
                     raise NoAnswer(f"no answer: {self._last_failure}")
-                self._awaits_pong = True
-                self._send(PING, ends_s)
+                self._ping(ends_s)
+
+    def _ping(self, ends_s: float) -> None:
+        self._awaits_pong = True
+        self._pinged_s = time.monotonic()
+        self._send(PING, ends_s)
 
     def _parsed(self, ends_s: float) -> Message | None:
         """Return the next complete message in the buffer, or None; answer PINGs before it."""
@@ -466,9 +515,13 @@ class NatsClient:
             self._messages.append(message)
 
     def _drain_socket(self) -> None:
-        """Read all received bytes without waiting, and notice if the connection has ended."""
+        """Read all received bytes without waiting, and notice if the connection has ended; for
+        ``_DRAIN_S_MAX`` at most, because messages may come faster than they are read."""
+        ends_s = time.monotonic() + _DRAIN_S_MAX
         try:
             while self._socket is not None and self._is_readable():
+                if time.monotonic() >= ends_s:
+                    return
                 if not self._fill(_WAIT_S_MIN):
                     return  # records of TLS, or a part of a message: nothing to parse yet
                 while (message := self._parsed(time.monotonic() + SILENCE_S)) is not None:
@@ -508,6 +561,7 @@ class NatsClient:
             self.close_and_move_on("it ended the connection")
             raise NoAnswer(f"no answer: {self._last_failure}")
         self._last_received_s = time.monotonic()
+        self._awaits_pong = False
         self._parser.feed(self._received[:size])
         return True
 

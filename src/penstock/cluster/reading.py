@@ -43,7 +43,7 @@ def apply_next_entries(
         log: the log, which must be open.
         has_next: whether the log is known to have the next entry; then the leader is asked if a
             replica does not return it.
-        read_s: longest time for the answer of a replica, seconds.
+        read_s: time limit of reading from a replica, in seconds; the leader has ``READ_S``.
 
     Raises:
         LogUnavailable: the log does not answer.

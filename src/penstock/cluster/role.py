@@ -21,8 +21,10 @@ for a whole lease after the next one. So a standby that was stopped for a while,
 the heartbeats, does not mistake its own deafness for silence of the primary.
 
 A claim is refused if the log has records that the member has not read. It reads them in a short
-wait, ``RETRY_LEASES``, and claims again unless there was a sign; these records themselves are none,
-because the primary may have appended them before it was lost.
+wait, ``RETRY_LEASES``, and claims again unless there was a sign. Records that are read in this wait
+are a sign only if they are of a new primary: the former one may have appended them before it was
+lost. If the former one lives, and only its heartbeats get lost, it may be deposed. A member that is
+deaf for a part of the short wait waits for a whole lease.
 
 Standbys that wait for the same primary do not claim at once: each waits a little longer than those
 before it in the order of names, so mostly one claim is made; if two are made, the log accepts one.
@@ -30,6 +32,7 @@ before it in the order of names, so mostly one claim is made; if two are made, t
 
 from __future__ import annotations
 
+import math
 from typing import Final, final
 
 from penstock.cluster.beats import Beat
@@ -45,7 +48,8 @@ CLAIM_LEASES: Final = 4
 """Number of leases that a new primary has for its first record or heartbeat."""
 
 DEAF_LEASES: Final = 0.5
-"""Number of leases without a heartbeat of its own after which a member counts as deaf."""
+"""Number of leases without a heartbeat of its own after which a member counts as deaf; in the wait
+of ``RETRY_LEASES`` it is this share of them."""
 
 RETRY_LEASES: Final = 2 * STAGGER
 """Number of leases that a member whose claim was refused reads on before it claims again."""
@@ -70,6 +74,7 @@ class Standby:
         self._node = node
         self._process = process
         self._lease_s = lease_s
+        self._catch_up_s = RETRY_LEASES * lease_s
         self._sign_s = now_s  # when the wait began: at the last sign of a primary, or later
         self._heard_s = now_s  # the time up to which heartbeats were surely received
         self._wait_leases = 1.0
@@ -89,11 +94,15 @@ class Standby:
             self._sign_s = max(self._sign_s, now_s)  # members with an empty view wait for it
         elif beat.role == "primary" and not beat.hands_over_to:
             self._sign_s = max(self._sign_s, now_s)
+            self._wait_leases = 1.0
 
     def _record_own_beat(self, sent_s: float, now_s: float) -> None:
         if not self._heard_s < sent_s <= now_s:
             return  # an older heartbeat than the last, or of an earlier start of this member
-        if sent_s - self._heard_s > DEAF_LEASES * self._lease_s:
+        gap_s = sent_s - self._heard_s
+        if self._heard_s < self._catches_up_until_s and gap_s > DEAF_LEASES * self._catch_up_s:
+            self._wait_leases = 1.0
+        if gap_s > DEAF_LEASES * self._lease_s:
             self._sign_s = max(self._sign_s, sent_s)
         self._heard_s = sent_s
 
@@ -105,9 +114,10 @@ class Standby:
             term: term of the last record.
             claim: the last record if it is a claim, else None.
         """
-        self._term = term
-        if claim is None and now_s < self._catches_up_until_s:
-            return  # appended before the refused claim, so they do not show that the primary lives
+        is_former, self._term = term == self._term, term
+        if is_former and now_s < self._catches_up_until_s:
+            return  # perhaps appended before the primary was lost
+        self._catches_up_until_s = now_s
         self._wait_leases = 1.0
         if claim is None:
             self._sign_s = now_s
@@ -125,6 +135,7 @@ class Standby:
         self._term = term
         self._sign_s = now_s
         self._wait_leases = leases
+        self._catches_up_until_s = now_s
         self._handover = None
 
     def catch_up(self, now_s: float, term: int) -> None:
@@ -136,14 +147,18 @@ class Standby:
             term: term of the last record read.
         """
         self.restart_wait(now_s, term, RETRY_LEASES)
-        self._catches_up_until_s = now_s + RETRY_LEASES * self._lease_s
+        self._catches_up_until_s = now_s + self._catch_up_s
 
-    def claim_due_s(self, rank: int) -> float:
-        """Return the monotonic time at which this member claims if no sign comes before, seconds.
+    def claim_due_s(self, now_s: float, rank: int) -> float:
+        """Return the monotonic time at which this member claims if no sign comes before, and it is
+        not asked to claim at once; seconds, infinite while it is deaf.
 
         Args:
+            now_s: the present time.
             rank: as for ``should_claim``.
         """
+        if now_s - self._heard_s > DEAF_LEASES * self._lease_s:
+            return math.inf
         return self._sign_s + self._wait_s(rank)
 
     def _wait_s(self, rank: int) -> float:

@@ -9,7 +9,7 @@ from typing import Final, final
 import pytest
 
 from penstock.cluster.beats import Beat
-from penstock.cluster.follower import AHEAD_S, DAMAGED_S, Follower, Progress
+from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Progress
 from penstock.cluster.log import EntriesTrimmed, Entry, LogUnavailable
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import PUT
@@ -37,6 +37,7 @@ class DamagedLog:
         self.leader_damaged = False
         self.leader_lacks = False
         self.replica_is_gone = False
+        self.needs_s = 0.0  # time without which a read fails
         self.moved_to: list[str] = []
         self.asked = 0  # the leader, for an entry
         self.open = log.open
@@ -48,7 +49,7 @@ class DamagedLog:
         self.close = log.close
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        if self.replica_is_gone:
+        if self.replica_is_gone or timeout_s < self.needs_s:
             raise LogUnavailable("no answer")
         found = self._log.read(first, count_max, timeout_s)
         return [self._given(entry) for entry in found if entry.sequence not in self.holes]
@@ -229,6 +230,23 @@ def test_a_claim_on_a_replica_that_lags_is_refused_and_the_leader_asked(bench: B
     assert bench.step() is Progress.NOTHING
     bench.silence(RETRY_LEASES * LEASE_S + 0.1)
     assert bench.step() is Progress.CLAIMED, "it waits for a whole lease, where it was behind"
+
+
+def test_a_log_that_answers_slowly_is_read_before_the_next_claim(bench: Bench) -> None:
+    """A claim that is due leaves little time to read; one that was refused is not made again
+    before the record is read because of which it was."""
+    bench.append()
+    bench.follow()
+    bench.records.commit([(PUT, META, b"k2", b"v")])
+    bench.append()
+    bench.log.needs_s = READ_S_MIN + 0.3
+    bench.silence()
+    steps: list[Progress] = []
+    while bench.follower.writer is None and len(steps) < 50:
+        steps.append(bench.step())
+        bench.silence(0.2)
+    assert bench.follower.writer is not None, steps
+    assert Progress.READ in steps
 
 
 def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from penstock.cluster.nats_client import (
     UnfitServer,
 )
 from penstock.cluster.nats_login import NO_LOGIN
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.fake_nats import INFO, FakeNats, Script, Visit
 
 NOWHERE = "nats://127.0.0.1:1"
@@ -85,12 +86,110 @@ def test_a_lost_machine_costs_little_before_the_next_server_is_tried(
         assert client.request("a", b"", soon()).data == b"fine"
 
 
-def test_an_answer_may_be_waited_for_without_ending_the_connection() -> None:
-    with served(echo) as (client, [server]):
-        assert client.answer(client.ask("a", b"", soon()), soon()) is not None
-        assert client.answer("nobody's", at_once()) is None
-        assert client.request("a", b"", soon()).data == b"fine"
+def asked(client: NatsClient) -> bytes:
+    """The answer to what is asked again after 0.05, 0.15, 0.35 s and so on."""
+    return client.first_answer("a", b"first", b"again", 0.05, soon()).data
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3])
+def test_the_answer_to_any_of_the_repeated_requests_counts(answered: int) -> None:
+    """However late: it is not thrown away because the same was asked again."""
+
+    def be_slow(visit: Visit) -> None:
+        visit.take_login()
+        replies = [visit.request_or_end() for _ in range(answered + 3)]
+        visit.answer(replies[answered], b"fine")
+        visit.answer(visit.request_or_end(), b"next")
+        visit.request_or_end()
+
+    with served(be_slow) as (client, [server]):
+        assert asked(client) == b"fine"
+        assert client.request("a", b"", soon()).data == b"next"
         assert server.visits == 1
+
+
+def test_nothing_is_asked_again_while_an_answer_is_received() -> None:
+    """Else a large answer on a slow line would get more and more others before it."""
+    requests: list[str] = []
+    more = threading.Event()
+
+    def dribble(visit: Visit) -> None:
+        visit.take_login()
+        requests.append(reply := visit.request_or_end())
+        visit.say(b"MSG %b 1 4\r\nfi" % reply.encode())
+        visit.heard(b"PING")  # with what would have been asked again
+        more.wait(DEADLINE_S)
+        visit.say(b"ne\r\nPONG\r\n")
+        requests.append(visit.request_or_end())
+
+    with served(dribble) as (client, _):
+        late = threading.Timer(0.3, more.set)
+        late.start()
+        assert asked(client) == b"fine"
+        late.join()
+    assert len(requests) == 2
+    assert not requests[1], "the end"
+
+
+def test_a_silent_server_is_left_however_often_it_is_asked() -> None:
+    def fall_silent(visit: Visit) -> None:
+        visit.take_login()
+        visit.heard(b"nothing of this")
+
+    with served(fall_silent, echo) as (client, [_, second]):
+        with pytest.raises(NoAnswer, match="silent"):
+            asked(client)
+        assert asked(client) == b"fine"
+        assert second.visits == 1
+
+
+def test_a_login_that_takes_longer_than_a_lost_machine_may_is_waited_for_in_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Calls with little time each would never connect, if each began with the short limit."""
+    monkeypatch.setattr("penstock.cluster.nats_client._CONNECT_S_FIRST", 0.05)
+
+    def be_slow(visit: Visit) -> None:
+        visit.greet(INFO)
+        visit.heard(b"PING")
+        let_pass(0.2)
+        visit.say(b"PONG\r\n")
+        while reply := visit.request_or_end():
+            visit.answer(reply, b"fine")
+
+    with served(be_slow) as (client, _):
+        with pytest.raises(NotSent):
+            client.request("a", b"", time.monotonic() + 0.04)
+        assert client._failures == 1
+        client.connect(soon())
+        assert client.is_connected
+        assert client._failures == 0
+
+
+def test_messages_that_come_faster_than_they_are_read_do_not_stop_a_request() -> None:
+    """As heartbeats of a program gone wrong do."""
+    ended = threading.Event()
+
+    def flood(visit: Visit) -> None:
+        visit.take_login()
+        reply = visit.request_or_end()
+
+        def answer() -> None:
+            if visit.request_or_end():
+                ended.set()
+
+        listening = threading.Thread(target=answer)
+        listening.start()
+        visit.answer(reply, b"fine")
+        while not ended.is_set():
+            visit.say(b"MSG beats 2 4\r\nbeat\r\n" * 5000)
+        listening.join(DEADLINE_S)
+
+    with served(flood) as (client, _):
+        assert client.request("a", b"", soon()).data == b"fine"
+        wait_for("messages that wait", lambda: client._is_idle and client._is_readable())
+        client.ask("a", b"", soon())
+        assert ended.wait(DEADLINE_S)
 
 
 def test_a_connection_that_ended_while_it_was_idle_is_replaced_before_the_request() -> None:

@@ -3,6 +3,7 @@ test moves."""
 
 from __future__ import annotations
 
+import math
 from typing import Final, final
 
 import msgspec
@@ -149,6 +150,45 @@ def test_a_claim_that_it_reads_while_it_catches_up_gives_the_new_primary_its_tim
     bench.standby.catch_up(bench.now_s, TERM)
     bench.standby.note_records(bench.now_s, TERM + 1, Claim("a"))
     assert bench.claims_after_s() == near(CLAIM_LEASES * LEASE_S)
+
+
+def test_a_primary_that_was_heard_while_it_caught_up_has_a_whole_lease_again(bench: Bench) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.beat("a", "primary")
+    assert bench.claims_after_s() == near(LEASE_S)
+
+
+def test_a_record_of_a_new_primary_is_a_sign_also_while_it_catches_up(bench: Bench) -> None:
+    """Its claim came with it, or was read just before."""
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.standby.note_records(bench.now_s, TERM + 1, None)
+    assert bench.claims_after_s() == near(LEASE_S)
+    bench.standby.catch_up(bench.now_s, TERM + 1)
+    bench.standby.note_records(bench.now_s, TERM + 2, Claim("a"))
+    bench.standby.note_records(bench.now_s, TERM + 2, None)
+    assert bench.claims_after_s() == near(LEASE_S)
+
+
+@pytest.mark.parametrize(("deaf_s", "left_s"), [(0.2, 0.7), (0.3, 0.6), (0.6, 1.0), (5, 1.0)])
+def test_deaf_while_it_catches_up_it_waits_for_a_whole_lease(
+    bench: Bench, deaf_s: float, left_s: float
+) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.hears = False
+    bench.pass_s(deaf_s)
+    bench.hears = True
+    bench.pass_s(BEAT_S)
+    assert bench.claims_after_s() == near(left_s)
+
+
+def test_no_claim_is_due_while_it_is_deaf(bench: Bench) -> None:
+    assert bench.standby.claim_due_s(bench.now_s, 0) == bench.now_s + LEASE_S
+    bench.hears = False
+    bench.pass_s(0.6)
+    assert bench.standby.claim_due_s(bench.now_s, 0) == math.inf
 
 
 @pytest.mark.parametrize("stopped_s", [0.6, 2, 100])
