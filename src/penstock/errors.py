@@ -84,7 +84,8 @@ class StoreFormatError(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The store lost acknowledged data; it is not opened, so that the loss is noticed."""
+    """The data of a store, a backup or a copy are not those that were acknowledged: some are
+    missing, damaged, or of another log. It is not used, so that the fault is noticed."""
 
 
 class StoreBroken(StoreError):
@@ -101,7 +102,8 @@ class StoreBroken(StoreError):
 
 
 class StoreFailed(StoreError):
-    """Reading or writing failed (disk full, I/O error); a failed write stored nothing."""
+    """Reading or writing failed, for instance because the disk is full or the broker's process does
+    not answer. Each operation says whether it may have written something."""
 
 
 class CommitUnknown(StoreFailed):

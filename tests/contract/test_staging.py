@@ -28,8 +28,8 @@ def table(*payloads: bytes) -> pa.Table:
 
 def proposed(staging: Staging, *payloads: bytes, run: str = "run1") -> tuple[str, StagedBatch]:
     files = (staging.stage("s", 3, run, 0, table(*payloads)),)
-    row_set = StagedBatch("s", 3, "spark", files)
-    return staging.propose(row_set), row_set
+    staged_batch = StagedBatch("s", 3, "spark", files)
+    return staging.propose(staged_batch), staged_batch
 
 
 def test_what_was_staged_is_read_back(staging: Staging) -> None:
@@ -41,14 +41,14 @@ def test_what_was_staged_is_read_back(staging: Staging) -> None:
         STAGED_SCHEMA,
     )
     file = staging.stage("s", 3, "run1", 12, rows)
-    row_set = staging.decide("s", 3, staging.propose(StagedBatch("s", 3, "spark", (file,))))
-    assert row_set.rows == 2
-    assert staging.read(row_set, file, 0, 10) == [
+    staged_batch = staging.decide("s", 3, staging.propose(StagedBatch("s", 3, "spark", (file,))))
+    assert staged_batch.rows == 2
+    assert staging.read(staged_batch, file, 0, 10) == [
         ("a/b", b"1", 2, True, b"\x01\x01"),
         ("a", b"", 0, False, b""),
     ]
-    assert [row[0] for row in staging.read(row_set, file, 1, 10)] == ["a"]
-    assert [row[0] for row in staging.read(row_set, file, 0, 1)] == ["a/b"]
+    assert [row[0] for row in staging.read(staged_batch, file, 1, 10)] == ["a"]
+    assert [row[0] for row in staging.read(staged_batch, file, 0, 1)] == ["a/b"]
 
 
 def test_the_first_decision_holds_for_ever(staging: Staging) -> None:
@@ -131,8 +131,8 @@ def test_a_name_is_no_way_out_of_the_directory(staging: Staging, name: str) -> N
 
 
 def test_a_file_that_is_not_what_was_staged_is_refused(staging: Staging, tmp_path: Path) -> None:
-    proposal, row_set = proposed(staging, b"1")
-    path = tmp_path / "staged" / "s" / "3" / row_set.files[0].name
+    proposal, staged_batch = proposed(staging, b"1")
+    path = tmp_path / "staged" / "s" / "3" / staged_batch.files[0].name
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     with pytest.raises(StoreError, match="not what was staged"):

@@ -239,10 +239,10 @@ class Endpoint:
             if not release.link.is_closed:
                 self.leave(release.link, b"".join(release.pieces), now)
             release.mark_sent()
-        for stored, offsets in commit.body_requests:
-            assert isinstance(stored, Session)
-            if stored.needs_bodies(offsets):
-                self.reads.append((stored, offsets))
+        for requester, offsets in commit.body_requests:
+            assert isinstance(requester, Session)
+            if requester.needs_bodies(offsets):
+                self.reads.append((requester, offsets))
 
     def leave(self, link: Link, data: bytes, now: Now) -> None:
         """Put bytes on the wire, and show them to the judges."""

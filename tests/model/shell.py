@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from penstock.engine.batch.commit import Commit, StoredState
+from penstock.engine.batch.commit import BodyRequester, Commit
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.server.server import Server
@@ -45,7 +45,7 @@ class Pipe:
 class Read:
     """Bodies asked from the log; ``bodies`` is set when they were read."""
 
-    def __init__(self, session: StoredState, offsets: list[int]) -> None:
+    def __init__(self, session: BodyRequester, offsets: list[int]) -> None:
         self.session = session
         self.offsets = offsets
         self.bodies: dict[int, Message] | None = None
@@ -142,9 +142,9 @@ class Shell:
             if pipe is not None and not release.link.is_closed:
                 pipe.to_device += b"".join(release.pieces)
             release.mark_sent()
-        for stored, offsets in commit.body_requests:
-            if stored.needs_bodies(offsets):
-                self.reads.append(Read(stored, offsets))
+        for requester, offsets in commit.body_requests:
+            if requester.needs_bodies(offsets):
+                self.reads.append(Read(requester, offsets))
 
 
 def refusals(data: bytes) -> Iterator[int]:

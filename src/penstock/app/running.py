@@ -482,7 +482,7 @@ class RunningBroker:
         return partial(
             driver.accept,
             limits=engine_limits(settings, listener),
-            lets_anonymous_in=settings.lets_anonymous_in(listener),
+            allows_anonymous=settings.allows_anonymous(listener),
             identity_of=self._identity_of,
         )
 

@@ -7,8 +7,8 @@
     2026-11-26  today 08:10    yesterday, today: midnight, or with a time of day
     earliest  latest  now
 
-A time of day has no date. As the begin of a selection it is its last occurrence, today or
-yesterday. As the end it is its first occurrence after the begin, so that 23:50 to 00:10 are twenty
+A time of day has no date. As the start of a selection it is its last occurrence, today or
+yesterday. As the end it is its first occurrence after the start, so that 23:50 to 00:10 are twenty
 minutes; after a begin that is an offset, the time of that message counts.
 """
 

@@ -380,10 +380,12 @@ class ClientEngine(ClientCallbacks):
     def try_publish(
         self, topic: str, payload: object, qos: object, retain: bool
     ) -> Publication | None:
-        """Publish if no waiting, check or conversion of arguments is needed.
+        """Publish at once with QoS 1 or 2 if the payload is bytes, the topic that of the last call,
+        the queue has room, and the client has no outbox.
 
         Returns:
-            The publication; None if it was needed, and nothing was published.
+            The publication; None if one of these conditions does not hold: nothing was published,
+            and the caller checks and converts the arguments, and waits for room.
         """
         if self.is_closed or self.failure is not None or self.is_stored or self.exceeds_turn_share:
             return None

@@ -133,9 +133,9 @@ class Options:
         queue_messages_max: maximum of unacknowledged QoS 1 and 2 messages, 1 or more.
         queue_bytes_max: maximum of the bytes of messages not yet sent; 0 for no limit.
         age_s_max: time after which a message not yet sent is dropped, seconds; 0 for no limit.
-        overflow: behaviour of ``publish`` if the queue is full: "wait" for room, "raise"
-            ``QueueFull``, or "drop_oldest" or "drop_newest" message, for which awaiting its
-            publication raises ``PublishFailed``.
+        overflow: behaviour of ``publish`` if the queue is full. "wait": it waits for room.
+            "raise": it raises ``QueueFull``. "drop_oldest", "drop_newest": that message is dropped,
+            and awaiting its publication raises ``PublishFailed``.
         connect_timeout_s: time limit of each step of connecting, 0.001 to 86400 seconds.
         follow_references: whether to connect to any server that a server refers to (Server
             Reference, MQTT 5), with the same login and kind of connection. References to one of the

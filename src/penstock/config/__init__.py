@@ -7,6 +7,8 @@ under a field is its documentation, with units and range. `values.py` defines th
 `mistakes.py` turns each validation error of pydantic into a sentence; `memory.py` computes how much
 memory clients can make the broker use; `describe.py` prints all settings as commented TOML or as
 the tables of docs/configuration.md. To add a setting, add a field to a group: the other modules
-find it there. Names end in their unit; a limit is named after what it bounds. This file imports
-nothing, so that a client need not load pydantic.
+find it there. The name of a quantity has its unit, then `_max` or `_min` if it is a bound
+(`connect_timeout_s`, `commit_bytes_max`); names that users know from MQTT 5 or from other brokers
+stay as they are (`receive_maximum`, `max_inflight`). This file imports nothing, so that a client
+need not load pydantic.
 """

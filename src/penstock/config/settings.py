@@ -191,7 +191,7 @@ class Settings(Group):
         """Return whether the broker checks user names, with passwords or tokens."""
         return bool(self.access.password_file or self.http_login.url or self.jwt_login.keys)
 
-    def lets_anonymous_in(self, listener: Listener) -> bool:
+    def allows_anonymous(self, listener: Listener) -> bool:
         """Return whether clients without a user name may connect to this listener."""
         is_private = not listener.is_open and not self.authenticates_users
         return listener.allow_anonymous or is_private

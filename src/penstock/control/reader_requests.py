@@ -2,7 +2,7 @@
 
 A *reader* is identified by its group. Its lease holds the offset up to which it has read, and
 protects the messages from that offset on from leaving the log while the lease lasts;
-``services.readers`` carries the requests out.
+``services.reader_leases`` carries the requests out.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Span:
         parent_id: the identifier of the parent span; 0 for none.
         parent_is_remote: True if the parent is the publisher's span.
         name: ``RECEIVE`` or ``DELIVER``.
-        start_us: the time of its begin, µs since the Unix epoch.
+        start_us: the time of its start, µs since the Unix epoch.
         end_us: the time of its end, µs since the Unix epoch.
         attributes: its attributes, by name.
         events: its events, at most ``SPAN_EVENTS_MAX``.

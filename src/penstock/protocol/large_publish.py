@@ -24,7 +24,7 @@ LARGE_BYTES: Final = 262_144
 """Size in bytes above which a PUBLISH that has not arrived whole is assembled by this module."""
 
 FRONT_BYTES_MAX: Final = 65_548
-"""Bytes of a PUBLISH that suffice to find the begin of its payload: a fixed header of 5, a topic of
+"""Bytes of a PUBLISH that suffice to find the start of its payload: a fixed header of 5, a topic of
 65,535 with its length, a packet identifier, 4 for the length of its properties."""
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.commit import BodyRequester
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.routing.group_queue import GroupQueue
@@ -56,32 +56,32 @@ class BodyReader:
         self._limiter = RepeatLimiter()
         self._is_stopped = False
 
-    def fetch(self, stored: StoredState, offsets: list[int]) -> None:
-        """Read the bodies at ``offsets`` and supply them to ``stored``, if it still needs them."""
+    def fetch(self, requester: BodyRequester, offsets: list[int]) -> None:
+        """Read the bodies at ``offsets`` and supply them to a requester that still needs them."""
         assert offsets, "a session asks for one body at least"
-        if self._is_stopped or not stored.needs_bodies(offsets):
+        if self._is_stopped or not requester.needs_bodies(offsets):
             return
         if not self._blocks:
-            self._loop.call_soon(self._read_in_loop, stored, offsets)
+            self._loop.call_soon(self._read_in_loop, requester, offsets)
             return
         reading = self._loop.run_in_executor(None, self._read, offsets)
-        reading.add_done_callback(lambda done: self._finish_read(stored, offsets, done))
+        reading.add_done_callback(lambda done: self._finish_read(requester, offsets, done))
 
     def stop(self) -> None:
         """Start no more reads; reads under way still supply their bodies."""
         self._is_stopped = True
 
     def _finish_read(
-        self, stored: StoredState, offsets: list[int], done: asyncio.Future[dict[int, Message]]
+        self, requester: BodyRequester, offsets: list[int], done: asyncio.Future[dict[int, Message]]
     ) -> None:
         try:
             bodies = done.result()
         except Exception as error:  # after any error the bodies are still in the log
             waiting = "dead letters"
-            if isinstance(stored, Session):
-                waiting = f"client {stored.client_id}"
-            elif isinstance(stored, GroupQueue):
-                waiting = f"shared subscription {stored.name}"
+            if isinstance(requester, Session):
+                waiting = f"client {requester.client_id}"
+            elif isinstance(requester, GroupQueue):
+                waiting = f"shared subscription {requester.name}"
             warn_limited(
                 logger,
                 self._limiter,
@@ -95,15 +95,17 @@ class BodyReader:
                 max(offsets),
                 error,
             )
-            self._loop.call_later(self._retry_s, self.fetch, stored, offsets)
+            self._loop.call_later(self._retry_s, self.fetch, requester, offsets)
             return
-        self._supply(stored, offsets, bodies)
+        self._supply(requester, offsets, bodies)
 
-    def _read_in_loop(self, stored: StoredState, offsets: list[int]) -> None:
-        if stored.needs_bodies(offsets):
-            self._supply(stored, offsets, self._read(offsets))
+    def _read_in_loop(self, requester: BodyRequester, offsets: list[int]) -> None:
+        if requester.needs_bodies(offsets):
+            self._supply(requester, offsets, self._read(offsets))
 
-    def _supply(self, stored: StoredState, offsets: list[int], bodies: dict[int, Message]) -> None:
+    def _supply(
+        self, requester: BodyRequester, offsets: list[int], bodies: dict[int, Message]
+    ) -> None:
         assert len(bodies) <= len(offsets), "a read finds no more than it was asked for"
-        stored.supply(offsets, bodies, self._now())
+        requester.supply(offsets, bodies, self._now())
         self._on_supply()

@@ -65,7 +65,8 @@ class Dialler:
         driver: the driver that runs the connection.
         session: the session that is kept connected.
         limits: the limits of the session.
-        application: the owner of the connection; its ``on_connect`` and ``on_end`` are called.
+        application: gets the callbacks of the connection; in its ``on_connected`` and ``on_end`` it
+            must call ``on_connect`` and ``on_end`` of this object.
         connect_timeout_s: time limit of each step of connecting, in seconds.
         headers: additional headers for the upgrade to WebSocket.
         on_state_change: called when ``state`` has changed.

@@ -161,7 +161,7 @@ class Driver(PeerOwner):
         self,
         wire: Wire,
         limits: EngineLimits,
-        lets_anonymous_in: bool = True,
+        allows_anonymous: bool = True,
         identity_of: Callable[[Wire], str | None] | None = None,
     ) -> Peer:
         """Take an accepted connection; return its peer.
@@ -169,12 +169,12 @@ class Driver(PeerOwner):
         Args:
             wire: the connection.
             limits: the limits of its listener.
-            lets_anonymous_in: whether clients without a user name are accepted.
+            allows_anonymous: whether clients without a user name are accepted.
             identity_of: returns the user name that the wire proves, by a certificate; None if
                 CONNECT names the user.
         """
         connection = ServerConnection(self._server, limits, self.now())
-        connection.allows_anonymous = lets_anonymous_in
+        connection.allows_anonymous = allows_anonymous
         connection.address = wire.peer
         if identity_of is not None:
             connection.identity = identity_of(wire)
@@ -487,8 +487,8 @@ class Driver(PeerOwner):
             if peer is not None and link.is_draining and link.is_drained:
                 peer.wire.close()
         self._write_ready()
-        for stored, offsets in commit.body_requests:
-            self._bodies.fetch(stored, offsets)
+        for requester, offsets in commit.body_requests:
+            self._bodies.fetch(requester, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:
         """Fail closed: acknowledge nothing more, and close all connections."""

@@ -128,7 +128,7 @@ class Authentication(Authenticate):
             return self._submit_to_method(method, credentials, link)
         if users is None or username is None:
             # Without a password file a name proves nothing: its client is anonymous.
-            if credentials.anonymous_allowed:
+            if credentials.allows_anonymous:
                 return AuthResult(reasons.SUCCESS)
             return AuthResult(reasons.NOT_AUTHORIZED, detail="anonymous: listener.allow_anonymous")
         if credentials.password is None:

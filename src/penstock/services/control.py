@@ -1,6 +1,6 @@
 """The broker's end of the control socket (``control.client``): it answers requests.
 
-Each kind of request has a handler, which ``app.running`` or ``standby`` registers.
+Each kind of request has a handler; the service that carries the request out registers it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _log_failures(message: str) -> Iterator[None]:
 
 
 async def lowest_needed_offset(server: Server) -> int:
-    """Return the lowest log offset that a session still needs, or the end of the log at the begin
+    """Return the lowest log offset that a session still needs, or the end of the log at the start
     of the search if no session needs a message."""
     end = server.context.batch.next_offset
     search = server.registry.search_lowest_offset(end)
@@ -188,5 +188,5 @@ async def lowest_needed_offset(server: Server) -> int:
         if time.monotonic() >= ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + SLICE_S
-    assert search.lowest <= end, "messages after the begin of the search stay in the log"
+    assert search.lowest <= end, "messages after the start of the search stay in the log"
     return search.lowest

@@ -45,21 +45,21 @@ class StagedCopies:
         self._store = store
         self._staging = staging
 
-    def replicate(self, row_set: StagedBatch) -> None:
+    def replicate(self, staged_batch: StagedBatch) -> None:
         """Write a set and its files to the log; the set is decided when this returns.
 
         Raises:
             StoreError: its files cannot be read, or the log does not take them.
         """
-        if self._store.read_state(_key(_SET, row_set)) is not None:
+        if self._store.read_state(_key(_SET, staged_batch)) is not None:
             return
-        for file in row_set.files:
-            prefix = f"{_key(_FILE, row_set)}{file.name}/"
+        for file in staged_batch.files:
+            prefix = f"{_key(_FILE, staged_batch)}{file.name}/"
             for number, piece in enumerate(
-                self._staging.read_in_pieces(row_set, file, PIECE_BYTES)
+                self._staging.read_in_pieces(staged_batch, file, PIECE_BYTES)
             ):
                 self._store.write_state(f"{prefix}{number:08d}", piece)
-        self._store.write_state(_key(_SET, row_set), msgspec.json.encode(row_set))
+        self._store.write_state(_key(_SET, staged_batch), msgspec.json.encode(staged_batch))
 
     def remove(self, sink: str, batch: int) -> None:
         """Remove a set that is published from the log.
@@ -87,10 +87,13 @@ class StagedCopies:
                     local.sink,
                 )
                 self._staging.remove_batch(local.sink, local.batch)
-        for (sink, batch), row_set in replicated.items():
+        for (sink, batch), staged_batch in replicated.items():
             if not self._staging.is_decided(sink, batch):
-                files = [(file.name, self._pieces(row_set, file.name)) for file in row_set.files]
-                self._staging.restore(row_set, files)
+                files = [
+                    (file.name, self._pieces(staged_batch, file.name))
+                    for file in staged_batch.files
+                ]
+                self._staging.restore(staged_batch, files)
         self._remove_orphans({f"{one.sink}/{one.batch}" for one in replicated.values()})
 
     def _remove_orphans(self, batches: Collection[str]) -> None:
@@ -110,10 +113,10 @@ class StagedCopies:
         except msgspec.MsgspecError as error:
             raise StoreError(f"a decided set of rows cannot be read: {error}") from error
 
-    def _pieces(self, row_set: StagedBatch, name: str) -> Iterator[bytes]:
-        for _, piece in self._store.read_states(f"{_key(_FILE, row_set)}{name}/"):
+    def _pieces(self, staged_batch: StagedBatch, name: str) -> Iterator[bytes]:
+        for _, piece in self._store.read_states(f"{_key(_FILE, staged_batch)}{name}/"):
             yield piece
 
 
-def _key(kind: str, row_set: StagedBatch) -> str:
-    return f"{kind}{row_set.sink}/{row_set.batch}/"
+def _key(kind: str, staged_batch: StagedBatch) -> str:
+    return f"{kind}{staged_batch.sink}/{staged_batch.batch}/"

@@ -124,10 +124,10 @@ class StagedRowsPublisher:
                 self._continue_decided()
 
     def _continue_decided(self) -> None:
-        for row_set in self._staging.decided_batches():
-            self._decided[row_set.sink, row_set.batch] = row_set
-            self._positions.renew(row_set.sink, self._driver.now())
-            logger.info("continuing batch %d of the sink %s", row_set.batch, row_set.sink)
+        for staged_batch in self._staging.decided_batches():
+            self._decided[staged_batch.sink, staged_batch.batch] = staged_batch
+            self._positions.renew(staged_batch.sink, self._driver.now())
+            logger.info("continuing batch %d of the sink %s", staged_batch.batch, staged_batch.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._ensure_task(sink)
 
@@ -171,8 +171,8 @@ class StagedRowsPublisher:
             return PublishProgress(False, self._positions.rows_published(sink, batch))
         task = self._ensure_task(sink)
         await asyncio.wait((task,), timeout=ANSWER_S_MAX)
-        row_set = self._decided.get((sink, batch))
-        if row_set is None:
+        staged_batch = self._decided.get((sink, batch))
+        if staged_batch is None:
             return PublishProgress(True)
         if task.done() and not task.cancelled():
             task.result()  # raises the failure
@@ -191,10 +191,10 @@ class StagedRowsPublisher:
         return PublishProgress(self._is_done(request.sink, request.batch))
 
     def _decide(self, sink: str, batch: int, proposal: str) -> StagedBatch:
-        row_set = self._staging.decide(sink, batch, proposal)
+        staged_batch = self._staging.decide(sink, batch, proposal)
         if self._copies is not None:
-            self._copies.replicate(row_set)
-        return row_set
+            self._copies.replicate(staged_batch)
+        return staged_batch
 
     def _forget(self, sink: str, batch: int) -> None:
         if self._copies is not None:
@@ -252,17 +252,17 @@ class StagedRowsPublisher:
 
     async def _publish_all(self, sink: str) -> None:
         while batches := [batch for name, batch in self._decided if name == sink]:
-            await self._publish_set(self._decided[sink, min(batches)])
+            await self._publish_batch(self._decided[sink, min(batches)])
 
-    async def _publish_set(self, row_set: StagedBatch) -> None:
-        positions, sink, batch = self._positions, row_set.sink, row_set.batch
+    async def _publish_batch(self, staged_batch: StagedBatch) -> None:
+        positions, sink, batch = self._positions, staged_batch.sink, staged_batch.batch
         if not positions.is_published(sink, batch):
             at = positions.rows_published(sink, batch)
-            for file in row_set.files:
+            for file in staged_batch.files:
                 while at < file.rows:
-                    reading = partial(self._staging.read, row_set, file, at, PIECE_ROWS_MAX)
+                    reading = partial(self._staging.read, staged_batch, file, at, PIECE_ROWS_MAX)
                     rows = await _in_thread(reading)
-                    await self._publish_rows(row_set, rows)
+                    await self._publish_rows(staged_batch, rows)
                     at += len(rows)
                 at -= file.rows
             positions.finish(sink, batch, self._driver.now_of_turn())
@@ -270,25 +270,30 @@ class StagedRowsPublisher:
         async with self._decision_lock:
             await _in_thread(partial(self._forget, sink, batch))
             del self._decided[sink, batch]
-        logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
+        logger.info("published batch %d of the sink %s: %d rows", batch, sink, staged_batch.rows)
 
-    async def _publish_rows(self, row_set: StagedBatch, rows: list[Row]) -> None:
+    async def _publish_rows(self, staged_batch: StagedBatch, rows: list[Row]) -> None:
         at = 0
         while at < len(rows):
             async with self._piece_lock:
                 end = _end_of_piece(rows, at)
-                published = await self._publish_piece(row_set, rows[at:end])
+                published = await self._publish_piece(staged_batch, rows[at:end])
             assert 0 <= published <= end - at, "a piece is published as far as there is room"
             at += published
             if published == 0:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _publish_piece(self, row_set: StagedBatch, rows: list[Row]) -> int:
+    async def _publish_piece(self, staged_batch: StagedBatch, rows: list[Row]) -> int:
         """Publish rows as far as there is room; return how many, once they are on disk."""
         at = 0
         while at < len(rows):
             count = self._positions.publish(
-                row_set.sink, row_set.batch, row_set.client_id, rows, at, self._driver.now_of_turn()
+                staged_batch.sink,
+                staged_batch.batch,
+                staged_batch.client_id,
+                rows,
+                at,
+                self._driver.now_of_turn(),
             )
             if count == 0:
                 break

@@ -42,7 +42,8 @@ class SpecificOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first offset received at or after a time.
+    """The first offset received at or after a time; one of several such offsets if the broker's
+    clock was set back (`penstock.store.time_search`).
 
     Attributes:
         option: the name of the option that has the time.

@@ -67,8 +67,8 @@ class Store(Protocol):
         """Write ``commit`` in one atomic step.
 
         Raises:
-            StoreFailed: nothing of the commit was written.
             CommitUnknown: the write failed; after a restart the commit may be there or not.
+            StoreFailed: any other failure; nothing of the commit was written.
         """
 
     def reopen(self) -> None:

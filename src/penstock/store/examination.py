@@ -232,7 +232,7 @@ class _Examiner:
             )
 
     def _check_begin_of_log(self, begin: int) -> None:
-        """Report chunks that are missing at the begin of the log.
+        """Report chunks that are missing at the beginning of the log.
 
         After a power cut the watermark may be older than the last removal by retention; the
         counters of bytes in ``meta`` tell removed chunks from lost ones.

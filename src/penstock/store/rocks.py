@@ -535,7 +535,7 @@ class RocksStore:
             raise
 
     def _reload_bounds(self) -> None:
-        """Read the begin of the log, the size of all removed chunks and the archives again."""
+        """Read the beginning of the log, the size of all removed chunks and the archives again."""
         self._log_bytes_removed = read_counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)

@@ -13,7 +13,7 @@ after each synced commit::
 
 A secondary may show chunks that retention has deleted: it keeps the records that it read from the
 write-ahead log, and does not notice a deletion that has meanwhile reached a table file. Therefore
-the broker also writes the begin of the log to the watermark file, and offsets below it are not
+the broker also writes the beginning of the log to the watermark file, and offsets below it are not
 shown. A follower that still meets a gap opens the log again, which corrects its view.
 
 A stream that is kept longer than the log (`store.archive`) begins where its archive begins, and its

@@ -124,16 +124,18 @@ class Staging:
         self._write(self._batch_directory(sink, batch), name, data)
         return StagedFile(name, rows.num_rows, data.size)
 
-    def propose(self, row_set: StagedBatch) -> str:
-        """Write a proposal that ``row_set`` becomes the batch; return the proposal's name.
+    def propose(self, staged_batch: StagedBatch) -> str:
+        """Write a proposal that ``staged_batch`` becomes the batch; return the proposal's name.
 
         Raises:
-            StoreError: a name or number in ``row_set`` is not allowed.
+            StoreError: a name or number in ``staged_batch`` is not allowed.
             StoreFailed: the proposal could not be written.
         """
         name = uuid.uuid4().hex + _PROPOSAL
         self._write(
-            self._batch_directory(row_set.sink, row_set.batch), name, msgspec.json.encode(row_set)
+            self._batch_directory(staged_batch.sink, staged_batch.batch),
+            name,
+            msgspec.json.encode(staged_batch),
         )
         return name
 
@@ -209,11 +211,13 @@ class Staging:
 
     # -- publishing --------------------------------------------------------------------
 
-    def read(self, row_set: StagedBatch, file: StagedFile, first: int, count: int) -> list[Row]:
+    def read(
+        self, staged_batch: StagedBatch, file: StagedFile, first: int, count: int
+    ) -> list[Row]:
         """Return rows of one file of a batch.
 
         Args:
-            row_set: the batch.
+            staged_batch: the batch.
             file: the file.
             first: number of the first row to return, from 0.
             count: greatest number of rows to return. It bounds the time for which other threads
@@ -222,7 +226,7 @@ class Staging:
         Raises:
             StoreFailed: the file cannot be read.
         """
-        path = self._batch_directory(row_set.sink, row_set.batch) / file.name
+        path = self._batch_directory(staged_batch.sink, staged_batch.batch) / file.name
         try:
             with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
                 table = reader.read_all()
@@ -235,14 +239,14 @@ class Staging:
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
     def read_in_pieces(
-        self, row_set: StagedBatch, file: StagedFile, size_bytes: int
+        self, staged_batch: StagedBatch, file: StagedFile, size_bytes: int
     ) -> Iterator[bytes]:
         """Yield the bytes of a file of a batch, in pieces of ``size_bytes``.
 
         Raises:
             StoreFailed: the file cannot be read.
         """
-        path = self._batch_directory(row_set.sink, row_set.batch) / file.name
+        path = self._batch_directory(staged_batch.sink, staged_batch.batch) / file.name
         try:
             with path.open("rb") as source:
                 while piece := source.read(size_bytes):
@@ -250,21 +254,23 @@ class Staging:
         except OSError as error:
             raise StoreFailed(f"{path} cannot be read: {error}") from error
 
-    def restore(self, row_set: StagedBatch, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+    def restore(
+        self, staged_batch: StagedBatch, files: Iterable[tuple[str, Iterable[bytes]]]
+    ) -> None:
         """Write the files of a batch that another cluster member decided, and the decision.
 
         Args:
-            row_set: the decided batch.
+            staged_batch: the decided batch.
             files: name and bytes of each file, the bytes in pieces.
 
         Raises:
             StoreError: a name is not allowed.
             StoreFailed: a file could not be written.
         """
-        place = self._batch_directory(row_set.sink, row_set.batch)
+        place = self._batch_directory(staged_batch.sink, staged_batch.batch)
         for name, pieces in files:
             self._write(place, _validated_name(name), b"".join(pieces))
-        self._write(place, DECIDED, msgspec.json.encode(row_set))
+        self._write(place, DECIDED, msgspec.json.encode(staged_batch))
 
     def remove_batch(self, sink: str, batch: int) -> None:
         """Remove all staged files of a published batch; ignore errors of the disk."""

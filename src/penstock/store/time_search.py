@@ -24,6 +24,8 @@ def first_received_at(
 ) -> int | None:
     """Return the first offset of `extent` received at or after a time; None if there is none.
 
+    If the clock was set back, it is one of several such offsets; see above.
+
     Args:
         log: the log to search.
         extent: extent of the stream.

@@ -229,6 +229,9 @@ class StreamClient:
     def offset_at(self, stream: str, epoch: str, received_at_us: int, end: int = 0) -> int | None:
         """Return the first offset received at or after a time; None if there is none.
 
+        If the broker's clock was set back, it is one of several such offsets
+        (`penstock.store.time_search`).
+
         Args:
             stream: name of the stream.
             epoch: epoch of the log.

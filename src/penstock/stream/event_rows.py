@@ -4,7 +4,7 @@ Each row of the stream has some events of one kind (``engine.routing.event_log``
 filters rows by kind and time; this module filters events by client and position.
 
 ``read_events`` reads forward over all events. ``newest_events`` reads backward until it has enough:
-it reads pieces of the log, the last piece first, each from its begin, and keeps no more events of a
+it reads pieces of the log, the last piece first, each from its start, and keeps no more events of a
 piece than the caller wants::
 
       ◀──────────── pieces, larger while they have few rows ───────────┤ cursor

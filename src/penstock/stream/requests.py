@@ -31,8 +31,8 @@ for a flight of selected rows, with an endpoint for each part of the log that ma
 (docs/log_commands.md). Its `since` and `until` may also be ISO 8601 times with a time zone.
 `filter` is an MQTT topic filter or a list of them; `columns` names the columns to return.
 `received_at` is a time in µs since the Unix epoch; the answer is the first offset received at or
-after it (`penstock.store.time_search`), or null if there is none. A replica whose log ends before
-`end` refuses.
+after it, or null if there is none; one of several if the clock was set back
+(`penstock.store.time_search`). A replica whose log ends before `end` refuses.
 `since` and `until` are times in µs, too; they select rows received at or after `since` and before
 `until`. `ranges` are the ranges of offsets that may have such rows (`penstock.store.time_index`),
 or null if finding them takes longer than one call may: the client repeats the request.

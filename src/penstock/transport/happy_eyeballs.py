@@ -19,7 +19,7 @@ from typing import Final
 from penstock.transport.name_lookup import SocketAddress, look_up
 
 ATTEMPT_DELAY_S: Final = 0.25
-"""Time from the begin of one attempt to the next, in seconds (RFC 8305 section 5)."""
+"""Time from the start of one attempt to that of the next, in seconds (RFC 8305 section 5)."""
 
 
 def interleave_families(addresses: list[SocketAddress]) -> list[SocketAddress]:

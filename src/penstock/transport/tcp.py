@@ -58,8 +58,8 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
 
 
 def remedy(error: OSError) -> str:
-    """Return a remedy for an address that cannot be listened on, as the begin of a clause to which
-    the caller appends the setting of the address."""
+    """Return a remedy for an address that cannot be listened on, as the beginning of a clause; the
+    caller appends the setting of the address."""
     if isinstance(error, socket.gaierror):
         return "the name has no address here: correct it, or choose another address"
     if error.errno == errno.EACCES:

@@ -29,4 +29,4 @@ def test_with_a_service_an_open_address_is_allowed_and_anonymous_clients_are_not
     settings = load_settings(
         None, {"http_login.url": "http://users.example/", "listener.bind": "0.0.0.0:1883"}, {}
     )
-    assert not settings.lets_anonymous_in(settings.listener)
+    assert not settings.allows_anonymous(settings.listener)

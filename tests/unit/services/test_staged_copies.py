@@ -32,8 +32,10 @@ def decided(staging: Staging, batch: int, payloads: list[bytes]) -> StagedBatch:
     return staging.decide("s", batch, staging.propose(StagedBatch("s", batch, "s", (file,))))
 
 
-def payloads_in(staging: Staging, row_set: StagedBatch) -> list[bytes]:
-    return [row[1] for row in staging.read(row_set, row_set.files[0], 0, row_set.rows)]
+def payloads_in(staging: Staging, staged_batch: StagedBatch) -> list[bytes]:
+    return [
+        row[1] for row in staging.read(staged_batch, staged_batch.files[0], 0, staged_batch.rows)
+    ]
 
 
 def test_another_machine_has_the_files_of_a_set(
@@ -41,12 +43,12 @@ def test_another_machine_has_the_files_of_a_set(
 ) -> None:
     monkeypatch.setattr(staged_copies, "PIECE_BYTES", 100)  # several pieces
     first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")
-    row_set = decided(first, 1, [b"one", b"two"])
-    StagedCopies(store, first).replicate(row_set)
-    StagedCopies(store, first).replicate(row_set)  # asked again
+    staged_batch = decided(first, 1, [b"one", b"two"])
+    StagedCopies(store, first).replicate(staged_batch)
+    StagedCopies(store, first).replicate(staged_batch)  # asked again
     StagedCopies(store, second).restore()
-    assert second.decided_batches() == [row_set]
-    assert payloads_in(second, row_set) == [b"one", b"two"]
+    assert second.decided_batches() == [staged_batch]
+    assert payloads_in(second, staged_batch) == [b"one", b"two"]
 
 
 def test_what_only_one_machine_decided_is_undecided_again(

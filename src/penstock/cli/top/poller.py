@@ -125,7 +125,7 @@ class Poller:
 
     Args:
         api: the broker.
-        every_s: time from the begin of a poll to that of the next, in seconds.
+        every_s: time from the start of a poll to that of the next, in seconds.
         on_result: called with the result of each poll, in the thread of the poller.
     """
 

@@ -40,7 +40,7 @@ class Credentials:
         client_id: the client identifier; empty when the server will assign one.
         username: the user name of the CONNECT; None if it has none.
         password: the password of the CONNECT; None if it has none.
-        anonymous_allowed: whether the listener accepts clients without credentials.
+        allows_anonymous: whether the listener accepts clients without credentials.
         address: the peer's address as the shell names it; empty if it is not known.
     """
 
@@ -49,13 +49,13 @@ class Credentials:
         client_id: str,
         username: str | None,
         password: bytes | None,
-        anonymous_allowed: bool = True,
+        allows_anonymous: bool = True,
         address: str = "",
     ) -> None:
         self.client_id = client_id
         self.username = username
         self.password = password
-        self.anonymous_allowed = anonymous_allowed
+        self.allows_anonymous = allows_anonymous
         self.address = address
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.batch.commit import Commit, StoredState
+from penstock.engine.batch.commit import BodyRequester, Commit, StoredState
 from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.records import (
     ProducerRecord,
@@ -42,7 +42,7 @@ class Batch:
         self.lowest_moved_offset = 0  # see ``note_moved``
         self.lead_us = 0  # how far dates are ahead of the steady clock now
         self.changed_states: list[StoredState] = []  # changed since the last seal
-        self.body_requests: list[tuple[StoredState, list[int]]] = []  # (requester, log offsets)
+        self.body_requests: list[tuple[BodyRequester, list[int]]] = []  # (requester, log offsets)
         self._work_budget = work_budget
         self._base_offset = next_offset
         self._messages: list[Message] = []

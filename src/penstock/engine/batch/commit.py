@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import final
 
+from mypy_extensions import trait
+
 from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.log_columns import Columns
 from penstock.engine.batch.records import (
@@ -22,12 +24,9 @@ from penstock.engine.message import Message
 from penstock.engine.wire.link import DeferredPackets
 
 
-class StoredState(Blocker):
-    """The port of an object whose state is stored; it adds itself to ``Batch.changed_states``."""
-
-    def snapshot(self) -> SessionState | None:
-        """Return the state to store, with the changes since the last call; None if it ended."""
-        return None
+@trait
+class BodyRequester:
+    """The port of an object that requests message bodies from the log (``Batch.body_requests``)."""
 
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies at ``offsets`` are still needed.
@@ -44,6 +43,14 @@ class StoredState(Blocker):
             bodies: the messages by log offset; retention has removed those that are missing.
             now: the time of the turn.
         """
+
+
+class StoredState(Blocker, BodyRequester):
+    """The port of an object whose state a commit stores (``Batch.changed_states``)."""
+
+    def snapshot(self) -> SessionState | None:
+        """Return the state to store, with the changes since the last call; None if it ended."""
+        return None
 
 
 @final
@@ -68,7 +75,7 @@ class Commit:
         self.producers: list[tuple[str, ProducerRecord | None]] = []
         self.deferred_packets: list[DeferredPackets] = []
         # bodies to read once this commit is durable: (requester, log offsets)
-        self.body_requests: list[tuple[StoredState, list[int]]] = []
+        self.body_requests: list[tuple[BodyRequester, list[int]]] = []
 
     @property
     def appended_count(self) -> int:

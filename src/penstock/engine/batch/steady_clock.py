@@ -157,7 +157,7 @@ class SteadyClock:
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
     def check(self, sample: ClockSample, next_offset: int) -> int:
-        """Compare dates with the wall clock; the shell calls it about every second.
+        """Compare dates with the wall clock; the shell calls it four times a second.
 
         Returns:
             The microseconds by which dates jump from ``next_offset`` on; 0 if they do not.

@@ -166,8 +166,8 @@ class OwnerDrops:
 class Drops:
     """The drops of one broker: totals by reason, and the drops of each session and group.
 
-    In all methods ``name`` is a client identifier or, with ``in_group``, the topic filter of a
-    shared subscription.
+    ``name`` is a client identifier or, with ``is_of_group``, the topic filter of a shared
+    subscription.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.commit import BodyRequester
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
@@ -119,7 +119,7 @@ class _Inbox(DropHandler):
 
 
 @final
-class DeadLetters(StoredState):
+class DeadLetters(BodyRequester):
     """Publishes the dead letters of one broker.
 
     Args:

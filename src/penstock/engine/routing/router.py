@@ -125,7 +125,7 @@ class Router:
             now: the time of the turn.
             account: the account in which the message counts if it is retained; None = the
                 publisher's account.
-            plan: the decision about the message, from ``apply``; without one, a full queue drops a
+            plan: the decision about the message, from ``plan``; without one, a full queue drops a
                 message.
         """
         matches = self.trie.match(message.topic) if plan is None else plan.matches

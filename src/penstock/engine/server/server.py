@@ -132,7 +132,7 @@ class Server:
 
     def tick(self, now: Now) -> None:
         """Handle everything that is due: delayed wills, expired sessions, producers and bans,
-        timers, queued messages of groups, events. The shell calls it about every second."""
+        timers, queued messages of groups, events. The shell calls it four times a second."""
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.commit import BodyRequester
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.message import NOT_IN_LOG, Message
@@ -22,7 +22,7 @@ UNKNOWN: Final = -1.0
 
 
 @final
-class ConsumerLag(StoredState):
+class ConsumerLag(BodyRequester):
     """The lag of one session's peer.
 
     Args:

@@ -77,8 +77,8 @@ def audit(settings: AuditSettings, open_spark: OpenSpark = local_spark) -> Measu
     """Write the tables and the report that the settings name, and return the measures.
 
     Raises:
-        ConfigError: there is no stream of events, no table in `landed`, or no directory for the
-            report, or the tables' directory has tables that no audit has written.
+        ConfigError: there is no stream of events, no table at `landed_table`, or no directory for
+            the report, or the tables' directory has tables that no audit has written.
         StreamUnavailable: the stream service does not answer.
         SparkFailed: Spark did not start, or the query failed.
     """
