@@ -50,9 +50,9 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backu
 class Publish(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="publish", tag_field="do"
 ):
-    """Publish a set of staged rows (``store.staging``); ``done`` is ``PublishProgress``.
+    """Publish a batch of staged rows (``store.staging``); ``done`` is ``PublishProgress``.
 
-    ``proposal`` names the file that lists the rows; the set may have been decided before.
+    ``proposal`` names the file that lists the rows; the batch may have been decided before.
     """
 
     sink: str
@@ -72,11 +72,11 @@ class Abandon(
 
 
 class PublishProgress(msgspec.Struct, frozen=True):
-    """The progress of publishing a set of rows.
+    """The progress of publishing a batch of staged rows.
 
     Attributes:
-        is_done: whether all of the set is published, and on disk.
-        rows: the number of published rows; 0 if the set was published before this request.
+        is_done: whether all of the batch is published, and on disk.
+        rows: the number of published rows; 0 if the batch was published before this request.
         later: number of the sink's latest batch if it is greater than that of the requested batch,
             whose rows are no longer known and which counts as published; else 0.
     """

@@ -20,7 +20,7 @@ A sink that gets an owner (``staging.owned_sink_name``) continues at the positio
 without an owner: its query may repeat a batch that was published under the former name.
 
 The batches of a sink are published in their order, those of different sinks in turn. While a queue
-that rejects messages is full, or the store cannot write, a set waits.
+that rejects messages is full, or the store cannot write, a batch waits.
 """
 
 from __future__ import annotations

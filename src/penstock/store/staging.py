@@ -89,7 +89,7 @@ class StagedBatch(msgspec.Struct, frozen=True):
         return sum(file.rows for file in self.files)
 
 
-_decode_set = msgspec.json.Decoder(StagedBatch).decode
+_decode_batch = msgspec.json.Decoder(StagedBatch).decode
 
 
 @final
@@ -167,7 +167,7 @@ class Staging:
                 self._check(directory, proposal)
                 (directory / _validated_name(proposal)).rename(decided)
             sync_directory(directory)  # an earlier decision may be renamed and not synced
-            return _decode_set(decided.read_bytes())
+            return _decode_batch(decided.read_bytes())
         except (OSError, msgspec.MsgspecError) as error:
             raise self._failed(error) from error
 
@@ -183,14 +183,14 @@ class Staging:
                 continue
             try:
                 sync_directory(path.parent)  # the decision may have been renamed and not synced
-                found.append(_decode_set(path.read_bytes()))
+                found.append(_decode_batch(path.read_bytes()))
             except (OSError, msgspec.MsgspecError) as error:
                 logger.error("%s cannot be read, and its rows are not published: %s", path, error)
         return found
 
     def _check(self, directory: Path, proposal: str) -> None:
         try:
-            proposed = _decode_set((directory / _validated_name(proposal)).read_bytes())
+            proposed = _decode_batch((directory / _validated_name(proposal)).read_bytes())
         except FileNotFoundError:
             raise StoreError(f"there is no proposal {proposal} in {directory}") from None
         if proposed.rows > ROWS_MAX:

@@ -1,4 +1,4 @@
-"""Decided sets of rows in the log: another machine publishes what was decided, and only that."""
+"""Decided batches of rows in the log: another machine publishes what was decided, and only that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def payloads_in(staging: Staging, staged_batch: StagedBatch) -> list[bytes]:
     ]
 
 
-def test_another_machine_has_the_files_of_a_set(
+def test_another_machine_has_the_files_of_a_batch(
     store: RocksStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_copies, "PIECE_BYTES", 100)  # several pieces
@@ -63,7 +63,7 @@ def test_what_only_one_machine_decided_is_undecided_again(
     assert payloads_in(first, other) == [b"in the log"]
 
 
-def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> None:
+def test_a_published_batch_leaves_nothing(store: RocksStore, tmp_path: Path) -> None:
     staging = Staging(tmp_path / "a")
     copies = StagedCopies(store, staging)
     for batch in (1, 11):
@@ -74,7 +74,7 @@ def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> No
     assert all(name.split("/")[2] == "11" for name in names)
 
 
-def test_files_without_their_set_are_removed(store: RocksStore, tmp_path: Path) -> None:
+def test_files_without_their_batch_are_removed(store: RocksStore, tmp_path: Path) -> None:
     """A primary that is lost on its way to a decision, or behind the end of a batch."""
     staging = Staging(tmp_path / "a")
     copies = StagedCopies(store, staging)

@@ -3,6 +3,6 @@
 Modules::
 
     producers           clients that number their messages, so that none is published twice
-    sink_positions      sets of rows from Spark, published whole and exactly once
+    sink_positions      batches of rows from Spark, published whole and exactly once
     pending_publishes   messages of one client that wait for room
 """
