@@ -56,7 +56,7 @@ def servers_elsewhere(state: LogState, own: str) -> list[str]:
 
 
 @final
-class LogLeader:
+class LeaderMover:
     """Checks regularly which server leads, and moves the leader.
 
     Args:

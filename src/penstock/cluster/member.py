@@ -38,7 +38,7 @@ from penstock.cluster.beats import (
 from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.log import Heartbeats, LogRefused, LogState, LogUnavailable, ReplicatedLog
-from penstock.cluster.log_leader import LogLeader
+from penstock.cluster.log_leader import LeaderMover
 from penstock.cluster.operations import Operation
 from penstock.cluster.reading import READ_S
 from penstock.cluster.record import Claim, Position
@@ -492,12 +492,12 @@ class Member:
                 self._watch()
 
     def _watch(self) -> None:
-        """Take the steps of the watcher and the log leader until this member is not the primary."""
+        """Take the steps of watcher and leader mover until this member is not the primary."""
         writer = self.writer
         assert writer is not None
         log = self._connect.log("watch")
         watcher = Watcher(log, writer, self.settings.log_entries_max, self._now_s)
-        leader = LogLeader(self.settings.local_server_name, self._now_s, writer.log.prefer)
+        mover = LeaderMover(self.settings.local_server_name, self._now_s, writer.log.prefer)
         try:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
                 if self.writer is not writer or not self._leading.is_set():
@@ -506,7 +506,7 @@ class Member:
                 try:
                     why = watcher.step(synced, fresh)
                     if not why:
-                        leader.step(log)
+                        mover.step(log)
                 except (LogUnavailable, LogRefused, ConfigError) as error:
                     text = "the cluster's log does not answer: %s"  # the next step tries again
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster.log import Bounds, LogNode, LogState
-from penstock.cluster.log_leader import LOOK_S, MOVED_S, LogLeader, servers_elsewhere
+from penstock.cluster.log_leader import LOOK_S, MOVED_S, LeaderMover, servers_elsewhere
 from penstock.cluster.memory_log import MemoryCluster, MemoryLog
 
 
@@ -41,30 +41,30 @@ def test_the_leader_is_moved_once_and_looked_at_again_later() -> None:
     now_s = 100.0
     cluster = MemoryCluster()
     log = MemoryLog(cluster)
-    leader = LogLeader("m1", lambda: now_s)
-    assert leader.step(log)
+    mover = LeaderMover("m1", lambda: now_s)
+    assert mover.step(log)
     assert cluster.leader == "m2"
     cluster.leader = "m1"
     now_s += MOVED_S - 1
-    assert not leader.step(log)
+    assert not mover.step(log)
     now_s += LOOK_S
-    assert leader.step(log)
+    assert mover.step(log)
     now_s += MOVED_S
-    assert not leader.step(log)
+    assert not mover.step(log)
     cluster.leader = "m1"
     now_s += LOOK_S - 1
-    assert not leader.step(log)
+    assert not mover.step(log)
     now_s += 1
-    assert leader.step(log)
+    assert mover.step(log)
 
 
 def test_who_leads_is_told_at_each_look() -> None:
     now_s = 100.0
     told: list[str] = []
     cluster = MemoryCluster()
-    leader = LogLeader("m1", lambda: now_s, told.append)
+    mover = LeaderMover("m1", lambda: now_s, told.append)
     for _ in range(3):
-        leader.step(MemoryLog(cluster))
-        leader.step(MemoryLog(cluster))
+        mover.step(MemoryLog(cluster))
+        mover.step(MemoryLog(cluster))
         now_s += LOOK_S
     assert told == ["m1", "m2", "m2"]
