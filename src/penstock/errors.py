@@ -84,8 +84,9 @@ class StoreFormatError(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The data of a store, a backup or a copy are not those that were acknowledged: some are
-    missing, damaged, or of another log. It is not used, so that the fault is noticed."""
+    """The data of a store, a backup or a copy are not exactly those that were acknowledged: some
+    are missing or damaged, or come from another log or process. It is not used, so that the fault
+    is noticed."""
 
 
 class StoreBroken(StoreError):
@@ -103,7 +104,7 @@ class StoreBroken(StoreError):
 
 class StoreFailed(StoreError):
     """Reading or writing failed, for instance because the disk is full or the broker's process does
-    not answer. Each operation says whether it may have written something."""
+    not answer. A failed write may have written something, unless the operation says otherwise."""
 
 
 class CommitUnknown(StoreFailed):

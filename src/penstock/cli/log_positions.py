@@ -9,7 +9,7 @@
 
 A time of day has no date. As the start of a selection it is its last occurrence, today or
 yesterday. As the end it is its first occurrence after the start, so that 23:50 to 00:10 are twenty
-minutes; after a begin that is an offset, the time of that message counts.
+minutes; after a start that is an offset, the time of that message counts.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def end_us(position: AtTime | AtTimeOfDay, clock: Clock, begins_us: int | None) 
     Args:
         position: the end of the selection.
         clock: the present time and the zone, for a time of day.
-        begins_us: the time at which the selection begins; None if it has no begin.
+        begins_us: the time at which the selection begins; None if it has no start.
     """
     if isinstance(position, AtTime):
         return position.time_us

@@ -380,12 +380,15 @@ class ClientEngine(ClientCallbacks):
     def try_publish(
         self, topic: str, payload: object, qos: object, retain: bool
     ) -> Publication | None:
-        """Publish at once with QoS 1 or 2 if the payload is bytes, the topic that of the last call,
-        the queue has room, and the client has no outbox.
+        """Publish at once if no argument must be checked or converted and nobody waits.
+
+        That is so with QoS 1 or 2, a payload of bytes, the topic of the last call, no outbox, and
+        room in the queue and in the share of this turn (``exceeds_turn_share``).
 
         Returns:
-            The publication; None if one of these conditions does not hold: nothing was published,
-            and the caller checks and converts the arguments, and waits for room.
+            The publication; None if one of these conditions does not hold, or the client is closed
+            or has failed. Then nothing was published: the caller checks and converts the arguments,
+            waits for room, and calls ``publish``.
         """
         if self.is_closed or self.failure is not None or self.is_stored or self.exceeds_turn_share:
             return None

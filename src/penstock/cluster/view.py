@@ -316,8 +316,8 @@ class View:
             watermark.close()
 
     def _hide_removed(self, operations: Sequence[Operation]) -> None:
-        """Move the watermark's begin past the rows that the next write removes, so that no reader
-        finds some of them missing."""
+        """Move the watermark's ``begin`` past the rows that the next write removes, so that no
+        reader finds some of them missing."""
         assert self._watermark is not None
         for kind, family, _, end in operations:
             if kind == DELETE_RANGE and family == _LOG:

@@ -7,8 +7,10 @@ under a field is its documentation, with units and range. `values.py` defines th
 `mistakes.py` turns each validation error of pydantic into a sentence; `memory.py` computes how much
 memory clients can make the broker use; `describe.py` prints all settings as commented TOML or as
 the tables of docs/configuration.md. To add a setting, add a field to a group: the other modules
-find it there. The name of a quantity has its unit, then `_max` or `_min` if it is a bound
-(`connect_timeout_s`, `commit_bytes_max`); names that users know from MQTT 5 or from other brokers
-stay as they are (`receive_maximum`, `max_inflight`). This file imports nothing, so that a client
-need not load pydantic.
+find it there. The name of a duration or size has its unit, and a bound then ends in `_max` or
+`_min` (`connect_timeout_s`, `commit_bytes_max`). Names that users know from MQTT 5 or from other
+brokers are kept (`receive_maximum`, `max_inflight`), with the unit of a duration or of bytes added
+(`retry_interval_s`, `max_packet_size_bytes`); a few bounds are called without `_max` what they are
+(`budget_bytes`, `recorded_clients`). This file imports nothing, so that a client need not load
+pydantic.
 """

@@ -1,6 +1,7 @@
 """The broker's end of the control socket (``control.client``): it answers requests.
 
-Each kind of request has a handler; the service that carries the request out registers it.
+Each kind of request that this broker answers has a handler, which the service that carries the
+request out registers, or ``app.running`` on its behalf.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ SOURCE_OPTIONS: Final = (
     DeclaredOption(
         "endingTimestamp",
         "",
-        "instead of `endingOffsets`: up to the first message received at or after this time, "
-        "excluded; the end of the log if there is none",
+        "instead of `endingOffsets`: up to the [first message](spark.md#times) received at or "
+        "after this time, excluded; the end of the log if there is none",
     ),
     DeclaredOption(
         "maxOffsetsPerTrigger",

@@ -127,7 +127,7 @@ def part_key_prefix(family: str, key: bytes) -> bytes:
 
 
 def part_range(family: str, key: bytes, write_id: bytes) -> tuple[bytes, bytes]:
-    """Return the key range of the parts of one write: an inclusive begin and an exclusive end."""
+    """Return the key range of the parts of one write: an inclusive start and an exclusive end."""
     prefix = part_key_prefix(family, key) + write_id
     return prefix, prefix + _BEHIND
 

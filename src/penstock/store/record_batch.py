@@ -55,7 +55,7 @@ class RecordBatchTemplate:
         nodes = _Table(data, batch).target_of(_BATCH_NODES)
         buffers = _Table(data, batch).target_of(_BATCH_BUFFERS)
         self._nodes = Struct(f"<{2 * _unsigned(data, nodes)}q")  # rows and nulls of each column
-        self._buffers = Struct(f"<{2 * _unsigned(data, buffers)}q")  # begin and length of each
+        self._buffers = Struct(f"<{2 * _unsigned(data, buffers)}q")  # start and length of each
         self._nodes_at = nodes + 4
         self._buffers_at = buffers + 4
         self._head = data[: _PREFIX_BYTES + _unsigned(data, 4)]

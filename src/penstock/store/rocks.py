@@ -334,7 +334,7 @@ class RocksStore:
             self._is_writable = True
 
     def _refresh_after_reopening(self) -> None:
-        """Read the log's begin again, and open a new watermark file.
+        """Read the start of the log again, and open a new watermark file.
 
         The last removal by retention may not have been synced, and the data directory may be on
         another file system now.

@@ -24,7 +24,7 @@ def first_received_at(
 ) -> int | None:
     """Return the first offset of `extent` received at or after a time; None if there is none.
 
-    If the clock was set back, it is one of several such offsets; see above.
+    If the broker's clock was set back, it is one of several such offsets; see the module's text.
 
     Args:
         log: the log to search.

@@ -252,7 +252,7 @@ class StreamClient:
             stream: name of the stream.
             epoch: epoch of the log.
             span: the range of offsets to search, end excluded.
-            since_us: begin of the span of time, µs since the Unix epoch.
+            since_us: start of the span of time, µs since the Unix epoch.
             until_us: end of the span of time, excluded, µs since the Unix epoch.
         """
         start, end = span

@@ -81,7 +81,7 @@ def read_events(
     Args:
         client: a client of the stream service.
         kinds: only events of these kinds; empty for all.
-        since_us: begin of the time span, µs since the Unix epoch.
+        since_us: start of the time span, µs since the Unix epoch.
         until_us: end of the time span, excluded, µs since the Unix epoch.
 
     Raises:
@@ -120,7 +120,7 @@ def newest_events(
         client: a client of the stream service.
         kinds: only events of these kinds; empty for all.
         who: pattern of the client identifier; None for all events, with or without a client.
-        within_us: begin and end (excluded) of the time span, µs since the Unix epoch.
+        within_us: start and end (excluded) of the time span, µs since the Unix epoch.
         before: only events before this position in the log; None for all.
         limit: greatest number of events to return.
         patience_s: seconds after which no further piece of the log is read.

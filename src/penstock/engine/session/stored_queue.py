@@ -74,7 +74,7 @@ class StoredLane:
         return sequence
 
     def next_sendable(self) -> tuple[int, int]:
-        """Return begin and end of the range of sequences that may additionally be sent once the
+        """Return start and end of the range of sequences that may additionally be sent once the
         next batch is durable."""
         begin = max(self.head, self._sealed_below)
         return begin, min(self.next_sequence, self.head + _SENDABLE_MAX)
