@@ -40,6 +40,7 @@ BEFORE_S: Final = min(5.0, SECONDS)
 TIMEOUT_S: Final = 240 + 10 * SECONDS  # of a test that plays an attack
 _SMALLEST_WAIT_S: Final = 0.005
 _PAUSE_S: Final = 0.02
+_IP_BIND_ADDRESS_NO_PORT: Final = 24  # of ip(7); Python 3.12 has it in ``socket``
 
 CLOSED: Final = "times closed or refused"
 
@@ -72,10 +73,19 @@ class Target:
 
         It comes from ``source``, an address of this machine, where that is given.
         """
-        bound = (source, 0) if source else None
-        made = socket.create_connection(address or self.address, 10, bound)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.settimeout(10)
+        made = socket.socket()
+        try:
+            made.settimeout(10)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if source:
+                # Else its port is taken from all others of this machine, for a minute and more:
+                # 28,000 connections leave none for visitors.
+                made.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+                made.bind((source, 0))
+            made.connect(address or self.address)
+        except OSError:
+            made.close()
+            raise
         self._sockets.append(made)
         return made
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -31,6 +32,11 @@ from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.seen_packets import DOWN, UP, Seen, cut_in_packets, seen, version_of
 
 FOREVER: Final = 0  # as ``times`` of a rule
+_PID: Final = os.getpid()
+_HOST: Final = f"127.{1 + _PID // 2**14 % 254}.{_PID // 2**7 % 2**7}.{1 + _PID % 2**7}"
+"""A loopback address of this process alone: a client of another test, which dials again and again
+where its broker was, must not be counted here when the port is given out again."""
+
 _READ_BYTES: Final = 65_536
 _PACKETS_WAITING_MAX: Final = 10_000  # of one direction; then its sender is not read
 _PIECES_A_SECOND: Final = 50  # of a throttled stream
@@ -109,7 +115,7 @@ class FaultProxy:
         self._tasks: set[asyncio.Task[None]] = set()  # of those
         self._holder = socket.socket()  # keeps the port while nobody listens
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._holder.bind(("127.0.0.1", 0))
+        self._holder.bind((_HOST, 0))
         self.address: Address = self._holder.getsockname()
         self._listener: socket.socket | None = None
         self._loop = asyncio.new_event_loop()

@@ -19,8 +19,6 @@ from typing import final
 from penstock.engine.batch.commit import BodyRequester
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.routing.group_queue import GroupQueue
-from penstock.engine.session.session import Session
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)
@@ -77,11 +75,6 @@ class BodyReader:
         try:
             bodies = done.result()
         except Exception as error:  # after any error the bodies are still in the log
-            waiting = "dead letters"
-            if isinstance(requester, Session):
-                waiting = f"client {requester.client_id}"
-            elif isinstance(requester, GroupQueue):
-                waiting = f"shared subscription {requester.name}"
             warn_limited(
                 logger,
                 self._limiter,
@@ -90,7 +83,7 @@ class BodyReader:
                 "messages that wait for %s, offsets %d to %d, cannot be read from the log; trying"
                 " again: %s; look into the kernel's log for what is wrong with the disk, and run"
                 " 'penstock store check' while no broker runs",
-                waiting,
+                requester.purpose(),
                 min(offsets),
                 max(offsets),
                 error,

@@ -61,7 +61,8 @@ def test_while_the_other_end_is_away_the_log_is_asked_once() -> None:
         rig.now_s += 1
     assert lag.seconds(rig.now) == UNKNOWN
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.context.batch.body_requests
+    ((requester, asked),) = rig.context.batch.body_requests
+    assert requester.purpose() == f"the lag of client {rig.session.client_id}", "for a log line"
     assert asked == [0]
     rig.turn()
     assert lag.seconds(rig.now) == 3.0

@@ -28,6 +28,10 @@ from penstock.engine.wire.link import DeferredPackets
 class BodyRequester:
     """The port of an object that requests message bodies from the log (``Batch.body_requests``)."""
 
+    def purpose(self) -> str:
+        """Return what the bodies are for, as words for a log line."""
+        return "a client"
+
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies at ``offsets`` are still needed.
 

@@ -161,6 +161,10 @@ class DeadLetters(BodyRequester):
             self._requested_offsets = [letter.offset for letter in absent]
             self._context.batch.body_requests.append((self, self._requested_offsets))
 
+    def purpose(self) -> str:
+        """Return what the bodies are for, as words for a log line."""
+        return "dead letters"
+
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this object."""
         return offsets is self._requested_offsets

@@ -475,6 +475,10 @@ class GroupQueue(StoredState):
         self._requested = []
         self.requested_offsets = []
 
+    def purpose(self) -> str:
+        """Return what the bodies are for, as words for a log line."""
+        return f"shared subscription {self.name}"
+
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this queue."""
         return offsets is self.requested_offsets

@@ -56,6 +56,10 @@ class ConsumerLag(BodyRequester):
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
+    def purpose(self) -> str:
+        """Return what the bodies are for, as words for a log line."""
+        return f"the lag of client {self._session.client_id}"
+
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether ``offsets`` is the latest request of this object."""
         return offsets is self._requested_offsets

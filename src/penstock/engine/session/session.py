@@ -389,6 +389,10 @@ class Session(StoredState):
             self._context.batch.body_requests.append((self, offsets))
         return None
 
+    def purpose(self) -> str:
+        """Return what the bodies are for, as words for a log line."""
+        return f"client {self.client_id}"
+
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies at ``offsets`` are still needed: for sending, or for a released
         message."""
