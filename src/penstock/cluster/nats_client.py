@@ -17,9 +17,9 @@ What the client does by itself:
 
 - It connects when a call needs a connection, and tries the servers in order, from the one after the
   last that failed. It pauses between attempts only after all servers have failed.
-- An idle connection may have ended: before a request all received bytes are read, so the request is
-  sent on a connection that is not known to have ended. If the last answer has just been received,
-  the request is sent at once.
+- An idle connection may have ended: before a request the received bytes are read, for 0.1 s at
+  most, so the request is sent on a connection that is not known to have ended. If the last answer
+  has just been received, the request is sent at once.
 - While it waits and receives nothing, it sends a PING; without a PONG it closes the connection,
   even if the server's machine keeps it open (a paused process, a pulled cable).
 - A request that changes nothing may be sent several times: the server passes it on to another one,

@@ -32,7 +32,6 @@ before it in the order of names, so mostly one claim is made; if two are made, t
 
 from __future__ import annotations
 
-import math
 from typing import Final, final
 
 from penstock.cluster.beats import Beat
@@ -48,11 +47,14 @@ CLAIM_LEASES: Final = 4
 """Number of leases that a new primary has for its first record or heartbeat."""
 
 DEAF_LEASES: Final = 0.5
-"""Number of leases without a heartbeat of its own after which a member counts as deaf; in the wait
-of ``RETRY_LEASES`` it is this share of them."""
+"""Number of leases without a heartbeat of its own after which a member counts as deaf."""
 
 RETRY_LEASES: Final = 2 * STAGGER
 """Number of leases that a member whose claim was refused reads on before it claims again."""
+
+CATCH_UP_DEAF_LEASES: Final = 0.25
+"""Number of leases without a heartbeat of its own after which a member counts as deaf in that wait:
+two of its heartbeats were lost or late."""
 
 NEW_LOG_LEASES: Final = 2 * STAGGER
 """Number of leases that a member with an empty view waits before it claims an empty log, so that a
@@ -79,7 +81,7 @@ class Standby:
         self._heard_s = now_s  # the time up to which heartbeats were surely received
         self._wait_leases = 1.0
         self._term = 0  # term of the last record read
-        self._catches_up_until_s = now_s
+        self._catches_up_until_s = 0.0  # end of the short wait; 0: there is none
         self._handover: Beat | None = None  # the heartbeat that asks this member to claim at once
 
     def record_beat(self, beat: Beat, now_s: float) -> None:
@@ -99,10 +101,14 @@ class Standby:
     def _record_own_beat(self, sent_s: float, now_s: float) -> None:
         if not self._heard_s < sent_s <= now_s:
             return  # an older heartbeat than the last, or of an earlier start of this member
-        gap_s = sent_s - self._heard_s
-        if self._heard_s < self._catches_up_until_s and gap_s > DEAF_LEASES * self._catch_up_s:
+        until_s = self._catches_up_until_s
+        unheard_since_s = max(self._heard_s, until_s - self._catch_up_s)
+        if (
+            self._heard_s < until_s
+            and sent_s - unheard_since_s > CATCH_UP_DEAF_LEASES * self._lease_s
+        ):
             self._wait_leases = 1.0
-        if gap_s > DEAF_LEASES * self._lease_s:
+        if sent_s - self._heard_s > DEAF_LEASES * self._lease_s:
             self._sign_s = max(self._sign_s, sent_s)
         self._heard_s = sent_s
 
@@ -117,7 +123,7 @@ class Standby:
         is_former, self._term = term == self._term, term
         if is_former and now_s < self._catches_up_until_s:
             return  # perhaps appended before the primary was lost
-        self._catches_up_until_s = now_s
+        self._catches_up_until_s = 0.0
         self._wait_leases = 1.0
         if claim is None:
             self._sign_s = now_s
@@ -135,7 +141,7 @@ class Standby:
         self._term = term
         self._sign_s = now_s
         self._wait_leases = leases
-        self._catches_up_until_s = now_s
+        self._catches_up_until_s = 0.0
         self._handover = None
 
     def catch_up(self, now_s: float, term: int) -> None:
@@ -151,14 +157,14 @@ class Standby:
 
     def claim_due_s(self, now_s: float, rank: int) -> float:
         """Return the monotonic time at which this member claims if no sign comes before, and it is
-        not asked to claim at once; seconds, infinite while it is deaf.
+        not asked to claim at once, seconds. While it is deaf, that is a lease after it hears again.
 
         Args:
             now_s: the present time.
             rank: as for ``should_claim``.
         """
         if now_s - self._heard_s > DEAF_LEASES * self._lease_s:
-            return math.inf
+            return now_s + self._wait_s(rank)
         return self._sign_s + self._wait_s(rank)
 
     def _wait_s(self, rank: int) -> float:
