@@ -111,7 +111,7 @@ class Ledger:
             return
         line = (client_id, message.publisher, message.topic, message.qos, packet.qos)
         before = self._latest.get(line, -1)
-        # The first copy of a QoS 1 message may have missed the client, its second comes later; and a
+        # The first copy of a QoS 1 message may have missed the client, its second comes later; a
         # message that was refused once, while the store failed, comes behind later ones.
         certain = client_id in message.due and client_id not in self.drops
         if (message.qos != 1 or certain) and not message.may_be_late:
