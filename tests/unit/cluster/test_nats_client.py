@@ -141,11 +141,27 @@ def test_a_silent_server_is_left_however_often_it_is_asked(monkeypatch: pytest.M
     assert len(pings) == 1
 
 
+def test_requests_are_repeated_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow log must not get a request each 0.05 s from each member."""
+    monkeypatch.setattr("penstock.cluster.nats_client.SILENCE_S", DEADLINE_S)
+    requests: list[str] = []
+
+    def take(visit: Visit) -> None:
+        visit.take_login()
+        while reply := visit.request_or_end():
+            requests.append(reply)
+
+    with served(take) as (client, _), pytest.raises(NoAnswer, match="in time"):
+        client.first_answer("a", b"first", b"again", 0.05, time.monotonic() + 1.2)
+    assert 1 <= len(requests) <= 5, "at 0, 0.05, 0.15, 0.35 and 0.75 s"
+
+
 def test_a_login_that_takes_longer_than_a_lost_machine_may_is_waited_for_in_the_next_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Calls with little time each would never connect, if each began with the short limit."""
     monkeypatch.setattr("penstock.cluster.nats_client._CONNECT_S_FIRST", 0.05)
+    monkeypatch.setattr("penstock.cluster.nats_client._CONNECT_S_MAX", DEADLINE_S)
 
     def be_slow(visit: Visit) -> None:
         visit.greet(INFO)
@@ -155,11 +171,12 @@ def test_a_login_that_takes_longer_than_a_lost_machine_may_is_waited_for_in_the_
         while reply := visit.request_or_end():
             visit.answer(reply, b"fine")
 
-    with served(be_slow) as (client, _):
+    with served(be_slow) as (client, [server]):
         with pytest.raises(NotSent):
             client.request("a", b"", time.monotonic() + 0.04)
         client.connect(soon())
         assert client.is_connected
+        assert server.visits == 2, "the second call begins with the long limit"
 
 
 def test_messages_that_come_faster_than_they_are_read_do_not_stop_a_request() -> None:

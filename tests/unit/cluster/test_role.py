@@ -134,6 +134,20 @@ def test_a_record_after_it_has_caught_up_is_a_sign(bench: Bench) -> None:
     assert bench.claims_after_s() == near(LEASE_S)
 
 
+def test_a_new_wait_ends_the_catching_up(bench: Bench) -> None:
+    bench.pass_s(2)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.standby.restart_wait(bench.now_s, TERM)
+    bench.pass_s(BEAT_S)
+    bench.standby.note_records(bench.now_s, TERM, None)
+    assert bench.claims_after_s() == near(LEASE_S)
+    bench.standby.catch_up(bench.now_s, TERM)
+    bench.standby.restart_wait(bench.now_s, TERM, NEW_LOG_LEASES)
+    bench.pass_s(BEAT_S)
+    bench.standby.note_records(bench.now_s, TERM, None)
+    assert bench.claims_after_s() == near(LEASE_S)
+
+
 def test_a_primary_that_is_heard_again_while_it_catches_up_is_left_alone(bench: Bench) -> None:
     bench.pass_s(2)
     bench.standby.catch_up(bench.now_s, TERM)
@@ -192,7 +206,7 @@ def test_deaf_while_it_catches_up_it_waits_for_a_whole_lease(
     assert bench.claims_after_s() == near(left_s)
 
 
-def test_no_claim_is_due_while_it_is_deaf(bench: Bench) -> None:
+def test_while_it_is_deaf_its_claim_is_due_in_a_lease(bench: Bench) -> None:
     assert bench.standby.claim_due_s(bench.now_s, 0) == bench.now_s + LEASE_S
     bench.hears = False
     bench.pass_s(0.6)
