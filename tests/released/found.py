@@ -149,10 +149,16 @@ def _producer(broker: Broker, clients: Clients) -> int:
 
 
 def _will(broker: Broker, clients: Clients) -> list[list[object]]:
-    """The will of a client that stays away, when its delay is over."""
-    watcher = clients.join(broker, "mourner")
+    """The will of a client that stays away, as it is retained when its delay is over.
+
+    It may be over at the start: that depends on how long ago the store was written.
+    """
+    mourner = clients.join(broker, "mourner")
+    mourner.subscribe("wills/#")
+    mourner.take()
+    watcher = clients.join(broker, "watcher of wills")
     watcher.subscribe("wills/#")
-    return [_shown(watcher.take())]
+    return [_shown(packet) for packet in watcher.settle()]
 
 
 def _outbox(box: Path, broker: Broker, clients: Clients) -> list[list[object]]:

@@ -163,8 +163,9 @@ def check_wall_clock(wall_us: int, synchronized: bool = True) -> Finding:
         return Finding("clock", Verdict.ABSENT, f"not set: it shows {shown}", remedy)
     if not synchronized:
         remedy = (
-            "synchronize it by NTP: only then can a broker tell after a reboot for how long it was"
-            " off; otherwise sessions and messages live longer (docs/durability.md)."
+            "synchronize it by NTP: it tells a broker after a reboot for how long it was off. By"
+            " as much as it is ahead then, sessions and messages end too early, but a week at"
+            " most; if it went back, they live longer by all of that time (docs/durability.md)."
         )
         return Finding("clock", Verdict.ABSENT, f"{shown}, not synchronized", remedy)
     return Finding("clock", Verdict.OK, shown)

@@ -7,7 +7,12 @@ import time
 from pathlib import Path
 from typing import Final, final
 
-from penstock.engine.batch.steady_clock import ClockRecord, ClockSample, SteadyClock
+from penstock.engine.batch.steady_clock import (
+    UNSYNCHRONIZED_US_MAX,
+    ClockRecord,
+    ClockSample,
+    SteadyClock,
+)
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.telemetry.logs import get_logger
 
@@ -44,8 +49,14 @@ class MachineClock:
             )
         if self._steady.was_unknown:
             logger.warning(
-                "the machine was restarted, and its clock is not synchronized: the time that the"
-                " broker was down does not count for expiry"
+                "the machine was restarted, and its clock went back: the time that the broker was"
+                " down is not known, and does not count for expiry"
+            )
+        if self._steady.was_limited:
+            logger.warning(
+                "the machine was restarted, and its clock is not synchronized: of the time that"
+                " the broker was down by this clock, %d days count for expiry",
+                UNSYNCHRONIZED_US_MAX // (86_400 * MICROSECONDS),
             )
         if self._steady.start_jump_us:
             _log_jump("while the broker was down", self._steady.start_jump_us)
@@ -75,9 +86,9 @@ class MachineClock:
         self._recorded_s = time.monotonic()
         return self._steady.record(self._read())
 
-    def _read(self, is_set: bool = True) -> ClockSample:
-        """Read the clocks; ``is_set`` is only used at a start."""
-        return ClockSample(time.time_ns() // 1000, _boot_us(), self._boot_id, is_set)
+    def _read(self, is_synchronized: bool = True) -> ClockSample:
+        """Read the clocks; ``is_synchronized`` is only used at a start."""
+        return ClockSample(time.time_ns() // 1000, _boot_us(), self._boot_id, is_synchronized)
 
 
 def is_unset(wall_us: int) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.engine.batch.steady_clock import (
     LEADS_MAX,
+    UNSYNCHRONIZED_US_MAX,
     ClockRecord,
     ClockSample,
     Leads,
@@ -29,7 +30,7 @@ class Machine:
         self.wall_us = START_US
         self.boot_us = 5 * SECOND_US
         self.boot_id = "first"
-        self.is_set = True
+        self.is_synchronized = True
         self.end = 0  # of the log
         self.jumps: list[float] = []
         self.record: ClockRecord | None = None
@@ -39,7 +40,7 @@ class Machine:
         return SteadyClock(self.record, self.reading(), self.end)
 
     def reading(self) -> ClockSample:
-        return ClockSample(self.wall_us, self.boot_us, self.boot_id, self.is_set)
+        return ClockSample(self.wall_us, self.boot_us, self.boot_id, self.is_synchronized)
 
     def now(self) -> Now:
         return self.clock.now(self.boot_us / SECOND_US, self.boot_us)
@@ -69,12 +70,12 @@ class Machine:
         """The broker begins again."""
         self.clock = self._start()
 
-    def boot(self, down_s: float, clock_s: float) -> None:
+    def boot(self, down_s: float, clock_s: float, boot_id: str = "second") -> None:
         """The machine was off for a while; its wall clock went on by ``clock_s`` meanwhile."""
         assert down_s >= 0
         self.wall_us += int(clock_s * SECOND_US)
         self.boot_us = 3 * SECOND_US
-        self.boot_id = "second"
+        self.boot_id = boot_id
 
 
 def test_a_new_clock_is_the_wall_clock() -> None:
@@ -181,43 +182,71 @@ def test_a_machine_that_was_off_goes_by_its_wall_clock() -> None:
     assert machine.clock.start_jump_us == 0
 
 
-def test_a_clock_that_went_back_while_the_machine_was_off() -> None:
+def test_a_machine_that_is_off_every_night_and_has_no_ntp_goes_by_its_wall_clock() -> None:
+    """An expiry comes when it is due, however often the machine is off before."""
+    machine = Machine()
+    machine.is_synchronized = False
+    for night in range(30):
+        machine.pass_s(10)
+        machine.stop()
+        machine.boot(down_s=16 * HOUR_S, clock_s=16 * HOUR_S, boot_id=f"day {night}")
+        machine.start()
+    assert machine.now().steady_us == machine.now().wall_us == machine.wall_us
+    assert machine.now().steady_us == START_US + 30 * (16 * HOUR_S + 10) * SECOND_US
+    assert not machine.clock.was_limited
+
+
+@pytest.mark.parametrize("is_synchronized", [True, False])
+def test_a_clock_that_went_back_while_the_machine_was_off(is_synchronized: bool) -> None:
+    """For how long it was off is not known then, and what was left counts on from the start."""
     machine = Machine()
     machine.stop()
+    machine.is_synchronized = is_synchronized
     machine.boot(down_s=HOUR_S, clock_s=-2 * HOUR_S)
-    machine.start()
-    assert machine.now().steady_us == START_US
-    assert machine.now().wall_us == machine.wall_us
-
-
-def test_a_boot_without_a_clock_and_its_correction_by_a_month() -> None:
-    """Nothing ends by the correction; what was left goes on to count from the start."""
-    machine = Machine()
-    machine.stop()
-    machine.is_set = False
-    machine.boot(down_s=MONTH_S, clock_s=17)  # as the file system has it
     machine.start()
     assert machine.clock.was_unknown
     assert machine.now().steady_us == START_US
-    machine.set_s(MONTH_S)
-    machine.is_set = True
-    machine.pass_s(60)
-    assert machine.now().steady_us == START_US + 60 * SECOND_US
     assert machine.now().wall_us == machine.wall_us
 
 
-def test_a_boot_with_a_clock_a_month_ahead_and_its_correction() -> None:
-    """An unset clock may be wrong in any direction."""
+def test_a_boot_with_a_clock_that_stood_still_and_its_correction_by_a_month() -> None:
+    """Nothing ends by the correction; what was left goes on to count from the start."""
     machine = Machine()
     machine.stop()
-    machine.is_set = False
+    machine.is_synchronized = False
+    machine.boot(down_s=MONTH_S, clock_s=17)  # as the file system has it
+    machine.start()
+    assert machine.now().steady_us == START_US + 17 * SECOND_US
+    machine.set_s(MONTH_S)
+    machine.is_synchronized = True
+    machine.pass_s(60)
+    assert machine.now().steady_us == START_US + 77 * SECOND_US
+    assert machine.now().wall_us == machine.wall_us
+
+
+def test_a_boot_with_an_unsynchronized_clock_a_month_ahead_and_its_correction() -> None:
+    """A week counts, and no more: such a clock may be wrong by years."""
+    machine = Machine()
+    machine.stop()
+    machine.is_synchronized = False
     machine.boot(down_s=60, clock_s=MONTH_S)
     machine.start()
-    assert machine.now().steady_us == START_US
+    assert machine.clock.was_limited
+    assert machine.now().steady_us == START_US + UNSYNCHRONIZED_US_MAX
+    assert machine.now().wall_us == machine.wall_us
     machine.set_s(60 - MONTH_S)
     machine.pass_s(60)
-    assert machine.now().steady_us == START_US + 60 * SECOND_US
+    assert machine.now().steady_us == START_US + UNSYNCHRONIZED_US_MAX + 60 * SECOND_US
     assert machine.now().wall_us == machine.wall_us
+
+
+def test_a_synchronized_clock_counts_a_month() -> None:
+    machine = Machine()
+    machine.stop()
+    machine.boot(down_s=MONTH_S, clock_s=MONTH_S)
+    machine.start()
+    assert machine.now().steady_us == START_US + MONTH_S * SECOND_US
+    assert not machine.clock.was_limited
 
 
 def test_a_system_without_boot_names_goes_by_its_wall_clock() -> None:

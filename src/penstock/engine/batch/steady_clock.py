@@ -16,15 +16,24 @@ log). So the broker counts elapsed time itself, and stores times of this steady 
     ─────────────   ────────────────────────────────────────────────────────────
     no record       unknown: the steady clock begins with the wall clock, lead 0
     the same boot   by the boot clock, exactly; it also runs while the machine sleeps
-    another boot    by the wall clock, because the machine was off; 0 if the wall clock was set
-                    back, or has not been set since the machine started
+    another boot    by the wall clock, because the machine was off: all of it where the system says
+                    that this clock is synchronized, else ``UNSYNCHRONIZED_US_MAX`` at most;
+                    unknown, and taken as 0, if the wall clock went back
+
+Why a clock that nobody synchronizes is believed: most such clocks are right to some seconds a day,
+and a broker that did not count the time for which its machine was off would deliver messages long
+after their expiry, and keep sessions by that much longer with each night. Those that are wrong are
+mostly behind (no battery) or hours ahead (local time taken for UTC). The bound is for the few that
+are years ahead: they may not end sessions that still had more than a week.
 
 Invariants:
 
 1. The steady clock is never set back and never jumps; a start adds the time for which the broker
    was down. A jump of the wall clock changes the lead and nothing else.
-2. Nothing expires early: if the elapsed time is not known, it is taken as 0. That delays an expiry
-   by the time for which the machine was off (MQTT 5 §3.1.2.11.2 allows that).
+2. Nothing expires early within one boot, nor by a wall clock that is right. By one that is not
+   synchronized and ahead of the time, an expiry comes earlier by as much as the clock is ahead, and
+   by ``UNSYNCHRONIZED_US_MAX`` at most, for each boot. An expiry comes late, after another boot, by
+   what was not counted of the time for which the machine was off (MQTT 5 §3.1.2.11.2 allows that).
 3. Between two changes of the lead dates do not go back. Each change of the lead is stored with the
    offset of the log's next message, so that the steady time of a message in the log follows from
    its date and its offset (``Leads``).
@@ -35,13 +44,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, final
 
-from penstock.engine.clock import Now
+from penstock.engine.clock import MICROSECONDS, Now
 
 TOLERANCE_US: Final = 100_000
 """Microseconds by which the wall clock may differ from the dates of messages."""
 
 PATIENCE_US: Final = 10_000_000
 """Microseconds for which a new difference must last before dates follow it."""
+
+UNSYNCHRONIZED_US_MAX: Final = 7 * 86_400 * MICROSECONDS
+"""The most microseconds that a start in another boot counts by a wall clock that is not
+synchronized: a week."""
 
 LEADS_MAX: Final = 256
 """The number of changes of the lead that are stored; older ones are forgotten."""
@@ -55,14 +68,14 @@ class ClockSample:
         wall_us: the wall clock, microseconds since the Unix epoch.
         boot_us: microseconds since the machine was booted, sleep included.
         boot_id: identifier of that boot; empty if the system has none.
-        is_set: whether the system knows that the wall clock was set since the boot.
+        is_synchronized: whether the system says that the wall clock is synchronized.
     """
 
-    def __init__(self, wall_us: int, boot_us: int, boot_id: str, is_set: bool) -> None:
+    def __init__(self, wall_us: int, boot_us: int, boot_id: str, is_synchronized: bool) -> None:
         self.wall_us = wall_us
         self.boot_us = boot_us
         self.boot_id = boot_id
-        self.is_set = is_set
+        self.is_synchronized = is_synchronized
 
 
 @final
@@ -126,6 +139,7 @@ class SteadyClock:
     def __init__(self, record: ClockRecord | None, sample: ClockSample, next_offset: int) -> None:
         self.start_jump_us = 0  # the change of the lead at this start
         self.was_unknown = False  # whether the time since the record is not known, and taken as 0
+        self.was_limited = False  # whether ``UNSYNCHRONIZED_US_MAX`` was counted, and not all
         self._boot_us = sample.boot_us
         self._new_difference_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
         self._different_since_us = -1  # when it began, on the boot clock; -1 = there is none
@@ -143,13 +157,17 @@ class SteadyClock:
             self.start_jump_us = difference_us
 
     def _elapsed_us(self, record: ClockRecord, sample: ClockSample) -> int:
-        if sample.boot_id and record.boot_id == sample.boot_id:
-            if record.boot_us <= sample.boot_us:
-                return sample.boot_us - record.boot_us
-        elif sample.is_set:
-            return max(0, sample.wall_us - record.wall_us)
-        self.was_unknown = True
-        return 0
+        is_same_boot = sample.boot_id != "" and record.boot_id == sample.boot_id
+        if is_same_boot and record.boot_us <= sample.boot_us:
+            return sample.boot_us - record.boot_us
+        elapsed_us = sample.wall_us - record.wall_us
+        if elapsed_us < 0:
+            self.was_unknown = True
+            return 0
+        if not sample.is_synchronized and elapsed_us > UNSYNCHRONIZED_US_MAX:
+            self.was_limited = True
+            return UNSYNCHRONIZED_US_MAX
+        return elapsed_us
 
     def now(self, monotonic_s: float, boot_us: int) -> Now:
         """Return the time that belongs to these readings of the monotonic and the boot clock."""
