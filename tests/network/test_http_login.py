@@ -1,6 +1,7 @@
 """Users whom an HTTP service knows: a real broker, and a real service on loopback."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,6 +158,9 @@ def test_the_password_file_goes_first_and_the_service_is_not_told_of_its_users(
         (200, {"result": "allow", "acl": [{"permission": "allow"}]}, reasons.SERVER_UNAVAILABLE),
         (200, {"result": "allow", "acl": "all"}, reasons.SERVER_UNAVAILABLE),
         (200, {"result": "allow", "expire_at": "soon"}, reasons.SERVER_UNAVAILABLE),
+        (200, {"result": "allow", "expire_at": math.inf}, reasons.SERVER_UNAVAILABLE),
+        (200, {"result": "allow", "expire_at": math.nan}, reasons.SERVER_UNAVAILABLE),
+        (200, {"result": "allow", "expire_at": 10**400}, reasons.SERVER_UNAVAILABLE),
         (201, {"result": "allow"}, reasons.SERVER_UNAVAILABLE),
         (302, {"result": "allow"}, reasons.SERVER_UNAVAILABLE),
         (500, {"result": "allow"}, reasons.SERVER_UNAVAILABLE),

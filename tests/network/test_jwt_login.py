@@ -1,6 +1,7 @@
 """JSON Web Tokens as passwords: a real broker, keys from a file and from a server on loopback."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -65,6 +66,11 @@ def code_of(method: TokenMethod, password: bytes, username: str | None = None) -
 
 def method(keys: Path, **options: str) -> TokenMethod:
     return TokenMethod(KeySet(str(keys), 60.0), ("RS256", "ES256"), **options)
+
+
+def test_a_token_that_ends_beyond_all_times_is_refused(keys: Path) -> None:
+    assert code_of(method(keys), token(exp=10**400)) == reasons.BAD_USER_NAME_OR_PASSWORD
+    assert code_of(method(keys), token(exp=math.inf)) == reasons.BAD_USER_NAME_OR_PASSWORD
 
 
 def test_who_has_a_token_is_let_in(keys: Path) -> None:

@@ -311,7 +311,12 @@ class RunningBroker:
             ),
             FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
             LimitWarnings(server.context, status.limit_warning_s),
-            SlownessWarnings(driver, status.loop_warning_s, status.commit_warning_s),
+            SlownessWarnings(
+                driver,
+                status.loop_warning_s,
+                status.commit_warning_s,
+                self._store.acknowledged_when == "quorum",
+            ),
         )
 
     def _further_status(self) -> list[tuple[str, object]]:

@@ -41,6 +41,7 @@ logger = get_logger(__name__)
 
 RULES_MAX: Final = 1000
 CACHED_MAX: Final = 10_000
+EXPIRE_AT_S_MAX: Final = 1e15  # seconds of Unix time
 
 _LEVELS_MAX: Final = 1000
 _ACTIONS: Final = {"publish": WRITE, "subscribe": READ, "all": READWRITE}
@@ -177,6 +178,8 @@ def parse_answer(content: object, username: str | None) -> Answer:
     if expire_at is not None:
         if not isinstance(expire_at, int | float) or isinstance(expire_at, bool):
             raise ValueError('"expire_at" is no number')
+        if not abs(expire_at) <= EXPIRE_AT_S_MAX:  # also infinity, and what is no number
+            raise ValueError('"expire_at" is no time')
         lasts_s = expire_at - time.time()
         if not lasts_s > 0:
             return _WRONG

@@ -170,7 +170,7 @@ class TokenMethod:
             return self._answer(claims, credentials)
         except KeysUnavailable:
             return Answer(reasons.SERVER_UNAVAILABLE, detail="jwt_login.keys cannot be read")
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             detail = f"its token ({str(error)[:REASON_CHARACTERS_MAX]})"
             return Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail=detail)
 

@@ -133,7 +133,8 @@ def drain(
         str, typer.Option("--to", metavar="HOST[:PORT]", help="The server to go to.")
     ] = "",
     per_s: Annotated[
-        float, typer.Option("--per-second", help="Clients sent away a second.")
+        float,
+        typer.Option("--per-second", min=0.001, max=1_000_000, help="Clients sent away a second."),
     ] = 100.0,
     moved: Annotated[
         bool, typer.Option("--moved", help="Permanently: 0x9D instead of 0x9C.")

@@ -265,5 +265,7 @@ def _member_row(member: MemberState, state: ClusterState) -> tuple[str, ...]:
     )
 
 
-def _ago(seconds: float) -> str:
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return "no answer"
     return "now" if seconds == 0 else f"{seconds:.1f} s ago"

@@ -12,7 +12,8 @@ from penstock.telemetry.logs import Sentence, get_logger
 logger = get_logger(__name__)
 
 FOLLOW: Final = "follow"
-"""Purpose of a member's first connection; opening its log also checks the servers."""
+"""Purpose of a member's first connection: opening its log creates a log that does not exist, and
+checks the servers."""
 
 
 @final
@@ -28,7 +29,7 @@ class NatsConnector:
 
         name = f"{self._settings.node_name} {purpose}"
         if purpose != FOLLOW:
-            return JetStreamLog(self._settings, name)
+            return JetStreamLog(self._settings, name, creates=False)
         return JetStreamLog(self._settings, name, check_servers=self._check)
 
     def _check(self, timeout_s: float) -> None:
@@ -61,8 +62,7 @@ class EtcdConnector:
         """Return a log that is not open yet."""
         from penstock.cluster.etcd import EtcdLog
 
-        del purpose
-        return EtcdLog(self._settings)
+        return EtcdLog(self._settings, creates=purpose == FOLLOW)
 
     def heartbeats(self) -> Heartbeats:
         """Return the heartbeats of the cluster."""

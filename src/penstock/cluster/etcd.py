@@ -30,7 +30,6 @@ an etcd cluster of its own: compacting removes the history of other programs' ke
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
@@ -51,6 +50,7 @@ from penstock.cluster.log import (
     Bounds,
     EntriesTrimmed,
     Entry,
+    LogMissing,
     LogNode,
     LogRefused,
     LogState,
@@ -106,6 +106,8 @@ class EtcdLog:
 
     Args:
         settings: settings of the cluster, with its servers and its name.
+        creates: whether ``open`` creates the keys of a log that does not exist; else it raises
+            LogMissing.
 
     Attributes:
         entry_bytes_max: size of the largest entry.
@@ -114,8 +116,9 @@ class EtcdLog:
         ConfigError: a file that the settings name cannot be used.
     """
 
-    def __init__(self, settings: Cluster) -> None:
+    def __init__(self, settings: Cluster, creates: bool = True) -> None:
         self.entry_bytes_max = ENTRY_BYTES_MAX
+        self._creates = creates
         self._etcd = etcd_client(settings)
         self._name = settings.name
         self._end = to_base64(f"{settings.name}/end".encode())
@@ -131,7 +134,10 @@ class EtcdLog:
         while True:
             try:
                 self._verify(ends_s)
-                self._create(ends_s)
+                if self._creates:
+                    self._create(ends_s)
+                else:
+                    self.bounds(max(_PAUSE_S, ends_s - time.monotonic()))
                 return
             except (NotSent, NoAnswer, EtcdError) as error:
                 if isinstance(error, EtcdError) and error.code in (_INVALID, *_DENIED):
@@ -214,7 +220,7 @@ class EtcdLog:
         answer = self._read(_TXN, body, timeout_s)
         first, last = (_items_of(response) for response in answer["responses"])
         if not first or not last:
-            raise LogUnavailable(f"etcd has no log {self._name}: its data are gone")
+            raise LogMissing(f"etcd has no log {self._name}")
         self._bounds = Bounds(_sequence_of(first[0]), _sequence_of(last[0]))
         return self._bounds
 
@@ -265,11 +271,15 @@ class EtcdLog:
         led = [status for status in known if status["header"]["member_id"] == leader_id]
         index = max(int(status.get("raftIndex", 0)) for status in led or known)
         nodes = tuple(_node(member, known, leader_id, index) for member in self._members)
-        heard = sum(math.isfinite(node.seen_s) for node in nodes)
+        heard = sum(node.seen_s is not None for node in nodes)
         names = {member["ID"]: _name_of(member) for member in self._members}
         has_quorum = leader_id != "0" and heard * 2 > len(nodes)
-        with contextlib.suppress(LogUnavailable):
+        try:
             self.bounds(max(0.001, ends_s - time.monotonic()))
+        except LogMissing:
+            raise
+        except LogUnavailable:
+            has_quorum = False
         return LogState(
             "etcd",
             str(known[0].get("version", "")),
@@ -486,7 +496,7 @@ def _node(member: Answer, statuses: Sequence[Answer], leader_id: str, index: int
             lag = max(0, index - int(status.get("raftIndex", 0)))
             is_leader = member["ID"] == leader_id
             return LogNode(name, is_leader, lag <= _LAG_MAX, lag, 0.0)
-    return LogNode(name, member["ID"] == leader_id, False, 0, math.inf)
+    return LogNode(name, member["ID"] == leader_id, False, 0, None)
 
 
 def _unavailable(error: Exception) -> LogUnavailable:

@@ -44,6 +44,7 @@ from penstock.cluster.log import (
     Bounds,
     EntriesTrimmed,
     Entry,
+    LogMissing,
     LogNode,
     LogRefused,
     LogState,
@@ -96,6 +97,10 @@ class _ApiError(LogUnavailable):
     def __init__(self, code: int, description: str) -> None:
         super().__init__(f"JetStream: {description}")
         self.code = code
+
+
+class _NoStream(_ApiError, LogMissing):
+    """JetStream answered that it has no stream of this name."""
 
 
 class _Denied(LogUnavailable):
@@ -163,6 +168,7 @@ class JetStreamLog:
         settings: the cluster: its servers and its name.
         client_name: the name that the servers show for the connection.
         replicas: copies of the stream that is created, and the fewest of one that is there.
+        creates: whether ``open`` creates a stream that does not exist; else it raises LogMissing.
         check_servers: called at the end of ``open`` with the time in seconds that it may take; it
             raises LogRefused where the servers are not set up as they must be.
 
@@ -178,9 +184,11 @@ class JetStreamLog:
         settings: Cluster,
         client_name: str,
         replicas: int = REPLICAS,
+        creates: bool = True,
         check_servers: Callable[[float], None] | None = None,
     ) -> None:
         self.entry_bytes_max = 0
+        self._creates = creates
         self._check_servers = check_servers
         self._name = settings.name
         self._subject = f"{settings.name}.log"
@@ -218,6 +226,8 @@ class JetStreamLog:
                 raise LogRefused(str(error)) from error
             except (LogUnavailable, NoAnswer, NotSent) as error:
                 if time.monotonic() + _PAUSE_S >= ends_s:
+                    if isinstance(error, LogMissing):
+                        raise
                     raise LogUnavailable(str(error)) from error
                 time.sleep(_PAUSE_S)
 
@@ -309,6 +319,8 @@ class JetStreamLog:
             raise LogUnavailable(str(error)) from error
         try:
             info = self._info(ends_s)
+        except LogMissing:
+            raise
         except LogUnavailable:
             version = self._nats.version
             return LogState("nats", version, "", (), self._bounds, 0, has_quorum=False)
@@ -373,13 +385,15 @@ class JetStreamLog:
         self._nats.connect(ends_s)
         try:
             return dict(self._info(ends_s)["config"])
+        except _NoStream:
+            if not self._creates:
+                raise
         except _ApiError as error:
             if error.code in _NOT_ENABLED:
                 raise LogRefused(
                     f"{error}: cluster.credentials_file needs a user of an account with JetStream"
                 ) from error
-            if error.code != _NO_STREAM:
-                raise
+            raise
         payload_bytes_max = int(self._nats.info.fields["max_payload"])
         wanted = new_stream(self._name, self._subject, self._replicas, payload_bytes_max)
         try:
@@ -481,7 +495,8 @@ class JetStreamLog:
         answer = _json(message)
         refusal = answer.get("error")
         if refusal is not None:
-            raise _ApiError(int(refusal.get("err_code", 0)), _said(refusal))
+            code = int(refusal.get("err_code", 0))
+            raise (_NoStream if code == _NO_STREAM else _ApiError)(code, _said(refusal))
         return answer
 
     def _ask_leader(self, call: str, data: bytes, ends_s: float) -> Message:
@@ -593,7 +608,7 @@ def _hears_majority(info: Mapping[str, Any]) -> bool:
     """Return whether the leader that sent this STREAM.INFO has lately heard a majority, itself
     included."""
     followers = _followers(info)
-    heard = 1 + sum(follower.seen_s < _HEARD_S_MAX for follower in followers)
+    heard = 1 + sum(one.seen_s is not None and one.seen_s < _HEARD_S_MAX for one in followers)
     return heard * 2 > 1 + len(followers)
 
 

@@ -35,6 +35,10 @@ class LogUnavailable(StoreFailed):
     """The replicated log did not answer, or has no majority; the caller may retry."""
 
 
+class LogMissing(LogUnavailable):
+    """The servers answer and have no log of this name: it is not created yet, or it is lost."""
+
+
 class AppendUnknown(LogUnavailable):
     """An append was sent and not answered: the entry may be in the log, now or later, or never."""
 
@@ -79,14 +83,14 @@ class LogNode(NamedTuple):
         is_current: whether it has all committed entries, as far as the leader knows.
         lag: number of entries that it is behind, as far as the leader knows.
         seen_s: seconds since the leader last heard it, or since the leader was elected; 0 for the
-            leader itself.
+            leader itself; None if it does not answer, and nobody knows since when.
     """
 
     name: str
     is_leader: bool
     is_current: bool
     lag: int
-    seen_s: float
+    seen_s: float | None
 
 
 class LogState(NamedTuple):
@@ -118,9 +122,11 @@ class ReplicatedLog(Protocol):
     """Size of the largest entry; the caller splits larger values. Known after ``open``."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect, create the log if it does not exist, and verify its configuration.
+        """Connect, create the log if it does not exist and this object may, and verify its
+        configuration.
 
         Raises:
+            LogMissing: the log does not exist, and this object may not create it.
             LogRefused: the log may lose commits: entries are not synced, there are too few
                 replicas, or a server is too old.
             LogUnavailable: no server answers.
@@ -167,9 +173,11 @@ class ReplicatedLog(Protocol):
         """
 
     def state(self, timeout_s: float) -> LogState:
-        """Return the state of the log, for an operator.
+        """Return the state of the log, for an operator; ``open`` need not be called before, and
+        nothing is created.
 
         Raises:
+            LogMissing: the servers have no log of this name.
             LogUnavailable: no server answers.
         """
 

@@ -50,9 +50,12 @@ def servers_elsewhere(state: LogState, own: str) -> list[str]:
     others = [
         node
         for node in state.nodes
-        if node.name != own and node.is_current and node.seen_s <= HEARD_S_MAX
+        if node.name != own
+        and node.is_current
+        and node.seen_s is not None
+        and node.seen_s <= HEARD_S_MAX
     ]
-    return [node.name for node in sorted(others, key=lambda node: node.seen_s)]
+    return [node.name for node in sorted(others, key=lambda node: node.seen_s or 0.0)]
 
 
 @final

@@ -215,12 +215,11 @@ class Member:
         """Open a connection and return the state of the log; this blocks for some seconds at most.
 
         Raises:
+            LogMissing: the servers have no log of this name.
             LogUnavailable: no server answers.
-            LogRefused: the log is not set up so that it can be trusted.
         """
         log = self._connect.log("status")
         try:
-            log.open(READ_S)
             return log.state(READ_S)
         finally:
             log.close()

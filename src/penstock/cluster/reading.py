@@ -104,11 +104,11 @@ def refuse_view_ahead(view: View, last: int) -> None:
     if view.position.sequence > last:
         raise ViewAhead(
             f"the view has come to sequence {view.position.sequence} of the replicated log, which"
-            f" ends at {last}: {_REMEDY}"
+            f" ends at {last}: {REMEDY}"
         )
 
 
-_REMEDY: Final = (
+REMEDY: Final = (
     "the log was lost, or it is another one. If it was lost, and this view is the newest, begin a"
     " log of another cluster.name with it; else 'penstock cluster reseed' replaces it by another"
     " member's"
@@ -134,5 +134,5 @@ def refuse_another_log(view: View, entry: Entry | None) -> None:
         return  # the server's copy is damaged: reading the next entries reports it
     raise ViewAhead(
         f"the entry {position.sequence} of the replicated log is not the one that the view has:"
-        f" {_REMEDY}"
+        f" {REMEDY}"
     )

@@ -154,6 +154,7 @@ def ask(
         ConfigError: the request has text in it that is no UTF-8.
         StoreError: the request has more than ``REQUEST_BYTES_MAX`` bytes.
         BrokerUnreachable: no broker runs, or one that is too old to listen.
+        StoreError: the answer is not understood; the broker has another version.
         RequestRefused: the broker did not carry out the request, and says why.
         StoreFailed: the broker ended or did not answer in time; whether it has carried out the
             request is unknown.
@@ -181,12 +182,16 @@ def ask(
             raise StoreFailed(f"the broker went away before it answered: {error}") from error
     if not line.endswith(b"\n"):
         raise StoreFailed("the broker went away before it answered")
-    answer = msgspec.json.decode(line, type=Answer)
-    if not bytes(answer.done):
-        raise RequestRefused(
-            answer.error or "the broker did not say what went wrong", answer.mistake
-        )
-    return msgspec.json.decode(answer.done, type=answer_type)
+    try:
+        answer = msgspec.json.decode(line, type=Answer)
+        if bytes(answer.done):
+            return msgspec.json.decode(answer.done, type=answer_type)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"the broker's answer is not understood: {error}; ask with the version of Penstock that"
+            " it runs"
+        ) from error
+    raise RequestRefused(answer.error or "the broker did not say what went wrong", answer.mistake)
 
 
 def _why_unreachable(data_dir: Path, error: OSError) -> str:

@@ -89,14 +89,15 @@ class ServerState(msgspec.Struct, frozen=True):
         is_leader: whether it is the leader.
         is_current: whether it has all committed entries.
         lag: number of entries that it lacks.
-        seen_s: seconds since the leader last heard from it.
+        seen_s: seconds since the leader last heard from it; None if it does not answer, and it is
+            not known since when.
     """
 
     name: str
     is_leader: bool
     is_current: bool
     lag: int
-    seen_s: float
+    seen_s: float | None
 
 
 class ClusterState(msgspec.Struct, frozen=True):

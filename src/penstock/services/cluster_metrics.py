@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final, get_args
 
 from penstock.cluster.beats import RoleName
-from penstock.cluster.log import LogRefused, LogState, LogUnavailable
+from penstock.cluster.log import LogState, LogUnavailable
 from penstock.cluster.member import Member
 from penstock.control.metric_families import FAMILIES, MetricSample
 from penstock.control.metric_requests import (
@@ -26,6 +26,7 @@ from penstock.control.metric_requests import (
     ReadMetrics,
     Sample,
 )
+from penstock.errors import ConfigError
 from penstock.services.control import Control
 
 _ROLES: Final = get_args(RoleName)
@@ -51,7 +52,7 @@ class ClusterMetrics:
     def _read_log_state(self) -> LogState | None:
         try:
             return self._member.log_state()
-        except (LogUnavailable, LogRefused):
+        except (LogUnavailable, ConfigError):
             return None
 
     def samples(self) -> Iterable[MetricSample]:

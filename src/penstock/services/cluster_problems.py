@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from penstock.cluster.log import LogState
+from penstock.cluster.log import LogMissing, LogState
+from penstock.cluster.reading import REMEDY
 from penstock.control.cluster_requests import SILENT_S, MemberState
 
 LAG_MAX: Final = 10_000
@@ -16,18 +17,24 @@ LAG_MAX: Final = 10_000
 
 
 def problems(
-    members: Sequence[MemberState], log: LogState | None, entries_max: int, log_error: str = ""
+    members: Sequence[MemberState],
+    log: LogState | None,
+    entries_max: int,
+    log_error: Exception | None = None,
 ) -> list[str]:
     """Return the problems that an operator should look at, a sentence each; none if all is well.
 
     Args:
-        members: the members, as one of them sees them.
+        members: the members, as one of them saw them before it asked for the state of the log.
         log: the state of the log; None if it does not answer.
         entries_max: entries that the log keeps for a member that does not run.
-        log_error: the reason why the log does not answer; empty if it is not known.
+        log_error: the reason why ``log`` is None.
     """
     found = [f"{one.node}: {one.note}" for one in members if one.note]
-    found += _log_problems(log, entries_max, log_error)
+    if isinstance(log_error, LogMissing):
+        found += _missing_log_problems(members, log_error)
+    else:
+        found += _log_problems(log, entries_max, log_error)
     found += _member_problems(members)
     if log is not None:
         for one in members:
@@ -35,9 +42,22 @@ def problems(
     return found
 
 
-def _log_problems(log: LogState | None, entries_max: int, log_error: str) -> Iterator[str]:
+def _missing_log_problems(members: Sequence[MemberState], error: LogMissing) -> Iterator[str]:
+    newest = max(members, key=lambda one: one.applied)
+    if not newest.applied:
+        yield f"the cluster's log is not created yet ({error}): a member creates it in a moment"
+        return
+    yield (
+        f"the servers of the cluster's log have no log of this name ({error}), and the view of"
+        f" {newest.node} has come to entry {newest.applied:,}, so nothing is acknowledged: {REMEDY}"
+    )
+
+
+def _log_problems(
+    log: LogState | None, entries_max: int, log_error: Exception | None
+) -> Iterator[str]:
     if log is None:
-        reason = f" ({log_error})" if log_error else ""
+        reason = "" if log_error is None else f" ({log_error})"
         yield (
             f"the servers of the cluster's log do not answer this member{reason}: look at them, and"
             " at the network between; without a majority of them nothing is acknowledged"
@@ -49,7 +69,12 @@ def _log_problems(log: LogState | None, entries_max: int, log_error: str) -> Ite
             " are missing"
         )
     for node in log.nodes:
-        if not node.is_current and node.seen_s <= SILENT_S:
+        if node.seen_s is None:
+            yield (
+                f"the server {node.name} of the cluster's log does not answer: start it, or look at"
+                " its network; if another one is lost meanwhile, nothing is acknowledged"
+            )
+        elif not node.is_current and node.seen_s <= SILENT_S:
             yield (
                 f"the server {node.name} of the cluster's log is {node.lag:,} entries behind, and"
                 " catches up; if another one is lost meanwhile, nothing is acknowledged"
@@ -104,7 +129,12 @@ def _member_problems(members: Sequence[MemberState]) -> Iterator[str]:
 
 def _view_problems(one: MemberState, log: LogState, entries_max: int) -> Iterator[str]:
     first, last = log.bounds
-    if one.applied + 1 < first:
+    if one.applied > last and log.has_quorum:
+        yield (
+            f"the view of {one.node} has come to entry {one.applied:,}, and the cluster's log ends"
+            f" at {last:,}, so nothing is acknowledged: {REMEDY}"
+        )
+    elif one.applied + 1 < first:
         yield (
             f"the view of {one.node} ends at {one.applied:,}, and the log begins at {first:,}: it"
             " is seeded from another member when it runs"

@@ -37,11 +37,15 @@ class SlownessWarnings:
         driver: the driver, which measures loop and commits.
         loop_s: lag of the event loop in seconds from which on it is logged; 0 = never.
         commit_s: duration of a commit in seconds from which on it is logged; 0 = never.
+        is_replicated: whether commits wait for the log of a cluster, and not for this disk.
     """
 
-    def __init__(self, driver: Driver, loop_s: float, commit_s: float) -> None:
+    def __init__(
+        self, driver: Driver, loop_s: float, commit_s: float, is_replicated: bool = False
+    ) -> None:
         self.loop_s = loop_s
         self.commit_s = commit_s
+        self.is_replicated = is_replicated
         self._driver = driver
         self._limiter = RepeatLimiter()
 
@@ -68,9 +72,10 @@ class SlownessWarnings:
                 self._limiter,
                 now_s,
                 "commit under way",
-                "a commit has taken %.1f s until now, and acknowledgements wait for it: the disk"
-                " has not answered yet",
+                "a commit has taken %.1f s until now, and acknowledgements wait for it: %s has not"
+                " answered yet",
                 waits_s,
+                "the cluster's log" if self.is_replicated else "the disk",
             )
         elif worst.commit_s >= self.commit_s:
             warn_limited(
@@ -82,7 +87,7 @@ class SlownessWarnings:
                 worst.commit_s,
                 worst.commit_messages,
                 worst.commit_bytes,
-                Sentence(cause_of_commit(worst)),
+                Sentence(cause_of_commit(worst, self.is_replicated)),
             )
 
 
@@ -109,9 +114,14 @@ def cause_of_lag(worst: WorstDelays) -> str:
     )
 
 
-def cause_of_commit(worst: WorstDelays) -> str:
+def cause_of_commit(worst: WorstDelays, is_replicated: bool = False) -> str:
     """Return the likeliest cause of a slow commit, with a remedy if there is one."""
     if worst.commit_write_s >= worst.commit_s * _MAJOR_SHARE:
+        if is_replicated:
+            return (
+                f"the cluster's log and this disk took {worst.commit_write_s:.1f} s of it; look at"
+                " the cluster's log with 'penstock cluster status'"
+            )
         return (
             f"writing and syncing took {worst.commit_write_s:.1f} s of it; look at the disk, and at"
             " what else writes there"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.cluster.beats import Beat
-from penstock.cluster.log import LogRefused, LogState, LogUnavailable
+from penstock.cluster.log import LogState, LogUnavailable
 from penstock.cluster.member import Member
 from penstock.control.admin_requests import Reload, Reloaded
 from penstock.control.client import Backup
@@ -25,7 +25,7 @@ from penstock.control.cluster_requests import (
     ServerState,
 )
 from penstock.control.role_requests import ReadRole, Role
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import ConfigError, PenstockError, StoreError, StoreFailed
 from penstock.services.cluster_metrics import StandbyMetrics
 from penstock.services.cluster_problems import problems
 from penstock.services.control import Control
@@ -83,7 +83,6 @@ class ClusterAnswers:
         """Return the state of the cluster, as this member sees it."""
         del request
         loop = asyncio.get_running_loop()
-        log, why = await loop.run_in_executor(None, self._log_state)
         member = self._member
         members = [_member_state(member.beat(), 0.0)]
         now_s = member.now_s()
@@ -92,6 +91,8 @@ class ClusterAnswers:
             for heard in member.recent_beats().values()
         ]
         members.sort(key=lambda one: one.node)
+        # Views grow, so they are read before the end of the log with which they are compared.
+        log, why = await loop.run_in_executor(None, self._log_state)
         servers = [] if log is None else [ServerState(*node) for node in log.nodes]
         return ClusterState(
             member.settings.name,
@@ -108,12 +109,12 @@ class ClusterAnswers:
             problems(members, log, member.settings.log_entries_max, why),
         )
 
-    def _log_state(self) -> tuple[LogState | None, str]:
-        """Return the state of the log and an empty text, or None and the error."""
+    def _log_state(self) -> tuple[LogState | None, PenstockError | None]:
+        """Return the state of the log, or the reason why it is not known."""
         try:
-            return self._member.log_state(), ""
-        except (LogUnavailable, LogRefused) as error:
-            return None, str(error)
+            return self._member.log_state(), None
+        except (LogUnavailable, ConfigError) as error:
+            return None, error
 
 
 def _member_state(beat: Beat, heard_s: float) -> MemberState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from penstock.cluster.log import Bounds, LogNode, LogState
+from penstock.cluster.log import Bounds, LogMissing, LogNode, LogState, LogUnavailable
 from penstock.control.cluster_requests import MemberState
 from penstock.services.cluster_problems import LAG_MAX, problems
 
@@ -35,6 +35,16 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
             LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 7, 0.4))),
             "n2 of the cluster's log is 7 entries behind, and catches up",
         ),
+        (
+            [PRIMARY, STANDBY],
+            LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 0, None))),
+            "the server n2 of the cluster's log does not answer",
+        ),
+        (
+            [PRIMARY, replace(STANDBY, applied=99)],
+            LOG._replace(bounds=Bounds(1, 99)),
+            "the view of a has come to entry 100, and the cluster's log ends at 99",
+        ),
         ([PRIMARY, STANDBY], LOG._replace(bounds=Bounds(1, 1100)), "has 1,100 entries, more than"),
         ([replace(PRIMARY, role="fenced"), STANDBY], LOG, "no member is the primary now"),
         ([PRIMARY], LOG, "only a is heard"),
@@ -51,8 +61,24 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
 def test_each_problem_is_one_sentence(
     members: list[MemberState], log: LogState | None, sentence: str
 ) -> None:
-    (found,) = problems(members, log, 1000, "it is dark")
+    (found,) = problems(members, log, 1000, LogUnavailable("it is dark"))
     assert sentence in found
+
+
+def test_a_log_that_is_gone_is_told_apart_from_one_that_is_not_created_yet() -> None:
+    gone = LogMissing("stream not found")
+    (found,) = problems([PRIMARY, replace(STANDBY, applied=98)], None, 1000, gone)
+    assert "have no log of this name (stream not found), and the view of a" in found
+    new = [replace(PRIMARY, applied=0), replace(STANDBY, applied=0)]
+    (found,) = problems(new, None, 1000, gone)
+    assert "is not created yet (stream not found)" in found
+
+
+def test_a_leader_that_may_be_deposed_says_nothing_about_views() -> None:
+    """It says for ten seconds that the log ends where it did when it was cut off."""
+    deposed = LOG._replace(bounds=Bounds(1, 50), has_quorum=False)
+    (found,) = problems([PRIMARY, STANDBY], deposed, 1000)
+    assert "has no majority" in found
 
 
 def test_a_view_that_is_far_behind_is_told() -> None:

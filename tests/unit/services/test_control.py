@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
+from penstock.control.metric_requests import Health, ReadHealth
 from penstock.errors import StoreError, StoreFailed
 from penstock.services.control import Control
 from penstock.store.manifest import Manifest
@@ -82,6 +83,27 @@ def test_a_broker_that_is_killed_while_it_answers_may_have_done_it(
         with pytest.raises(StoreFailed, match=why):
             ask(tmp_path, Backup("/backup"), Manifest)
         killed.join()
+
+
+def test_an_answer_that_this_version_cannot_read_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """Of another version, or with a number that JSON does not have: infinity becomes null."""
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(tmp_path / SOCKET_NAME))
+        broker.listen()
+
+        def answer() -> None:
+            for text in (b'{"done": {"commit_waits_s": null}}\n', b"[1]\n", b'{"done"\n'):
+                connection, _ = broker.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(text)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        for _ in range(3):
+            with pytest.raises(StoreError, match="the broker's answer is not understood"):
+                ask(tmp_path, ReadHealth(), Health)
+        answering.join()
 
 
 def test_a_broker_that_stands_still_is_not_waited_for_for_ever(tmp_path: Path) -> None:

@@ -118,3 +118,15 @@ def test_zero_is_no_warning(measured: Measured) -> None:
     measured.measures.record_commit(9.0, 9.0)
     measured.waits_s = 9.0
     assert measured.tick() == []
+
+
+def test_a_slow_commit_of_a_cluster_is_not_blamed_on_the_disk(measured: Measured) -> None:
+    measured.warnings.is_replicated = True
+    measured.waits_s = 3.0
+    (line,) = measured.tick()
+    assert "acknowledgements wait for it: the cluster's log has not answered yet" in line
+    assert "disk" not in line
+    measured.waits_s = 0.0
+    measured.measures.record_commit(3.0, 2.9)
+    (line,) = measured.tick(REPEAT_INTERVAL_S)
+    assert "2.9 s of it; look at the cluster's log with 'penstock cluster status'" in line
