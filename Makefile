@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-cluster test check coverage fuzz torture bench format docs site lock clean
+.PHONY: help setup setup-tests demo demo-cluster test test-clocks check coverage fuzz torture bench format docs site lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,11 @@ demo-cluster: setup ## the same with three machines: the primary's is lost, cut 
 test: setup-tests check ## check, then run every test but those of torture
 	$(INTERPRETED) PENSTOCK_BUDGET=0.2 $(PYTEST) -q $(IN_PARALLEL) -m 'not torture' $(BOTH_WAYS)
 	$(PYTEST) -q $(IN_PARALLEL) -m 'not torture' tests
+
+test-clocks: setup-tests ## every test with a clock that nobody synchronizes, with one that is, and a year ahead
+	for clock in '--synchronized no' '--synchronized yes' '--days 365'; do \
+		$(PY) -m tests.support.wall_clock $$clock $(PYTEST) -q $(IN_PARALLEL) -m 'not torture' tests || exit 1; \
+	done
 
 coverage: setup-tests ## which branches of protocol and engine tests reach; fails below the floor
 	@rm -f .coverage .coverage.*

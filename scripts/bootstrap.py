@@ -60,7 +60,6 @@ COMPILER = {  # mypyc with what it needs, and the typed packages that compiled m
 }
 TEST_TOOLS = {
     "etcd": "etcd-server",
-    "faketime": "faketime",
     "mosquitto": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "strace": "strace",

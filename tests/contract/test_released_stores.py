@@ -16,6 +16,7 @@ import pytest
 from penstock.store.database import FORMAT
 from tests.released.found import find_content
 from tests.released.write import SIZE_BYTES_MAX, unpack
+from tests.support.wall_clock import WallClock, needs_compiler
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASED: Final = ROOT / "tests" / "released"
@@ -23,8 +24,25 @@ ARCHIVES: Final = sorted(RELEASED.glob("*.tar.xz"))
 VERSIONS: Final = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]
 
 
+@pytest.mark.parametrize(
+    "clock",
+    [
+        "the machine's",
+        pytest.param("not synchronized", marks=needs_compiler),
+        pytest.param("a year later", marks=needs_compiler),
+    ],
+)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_that_a_released_version_wrote_is_found(version: str, tmp_path: Path) -> None:
+def test_all_that_a_released_version_wrote_is_found(
+    version: str, clock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever keeps the clock, and however long ago it was written."""
+    if clock != "the machine's":
+        is_later = clock == "a year later"
+        given = WallClock(tmp_path / "wall_clock", synchronized=is_later)
+        given.set(365 * 86_400 if is_later else 0)
+        for name, value in given.environment.items():
+            monkeypatch.setenv(name, value)
     unpack(RELEASED / f"{version}.tar.xz", tmp_path)
     written = json.loads((RELEASED / f"{version}.json").read_text())
     found = json.loads(json.dumps(find_content(tmp_path)))

@@ -20,6 +20,7 @@ from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Interruption, Verdict, note, noted, total
 from tests.support.members import NAMES
 from tests.support.networks import Network, obstacle
+from tests.support.wall_clock import needs_compiler
 
 SHORT: Final = ("machine", "cable", "hand over")
 
@@ -41,6 +42,7 @@ def play_one(directory: Path, kinds: tuple[str, ...] = ()) -> None:
 @nats_cluster.needed
 @pytest.mark.timeout(600)
 @pytest.mark.torture("the faults that other tests have, under all kinds of load")
+@needs_compiler
 def test_a_lost_machine_a_pulled_cable_and_a_handover_under_load(tmp_path: Path) -> None:
     play_one(tmp_path, SHORT)
 
@@ -48,6 +50,7 @@ def test_a_lost_machine_a_pulled_cable_and_a_handover_under_load(tmp_path: Path)
 @nats_cluster.needed
 @pytest.mark.timeout(1800)
 @pytest.mark.torture("every kind of fault once: some minutes")
+@needs_compiler
 def test_every_kind_of_fault(tmp_path: Path) -> None:
     play_one(tmp_path)
 

@@ -1,11 +1,10 @@
-"""The wall clock of a running broker is set, by libfaketime: its intervals are elapsed time.
+"""The wall clock of a broker is set, and its machine boots: its intervals are elapsed time.
 
-That its steady clocks go on as they are is what the machine does, so libfaketime leaves them alone.
-A broker believes a jump once it has lasted for ten seconds, hence the lengths of intervals here:
-they begin before the jump and end after it.
+That its steady clocks go on as they are is what the machine does, so only the wall clock is set
+(``tests/support/wall_clock.py``). A broker believes a jump once it has lasted for ten seconds,
+hence the lengths of intervals here: they begin before the jump and end after it.
 """
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,49 +12,52 @@ from typing import Final
 
 import pytest
 
+from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.protocol.packets import Will
 from penstock.protocol.properties import Properties
+from penstock.store.database import open_database
+from penstock.store.identity import CLOCK
+from penstock.store.records import decode_clock, encode_clock
 from tests.support.broker import Broker
 from tests.support.deadline import let_pass, wait_for
 from tests.support.fixtures import Clients
+from tests.support.wall_clock import WallClock, needs_compiler
 
-LIBRARY: Final = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
 INTERVAL_S: Final = 14
 LONG_S: Final = 3600
+HOUR_S: Final = 3600
+DAY_S: Final = 24 * HOUR_S
 
-pytestmark = pytest.mark.skipif(
-    LIBRARY is None or shutil.which("faketime") is None,
-    reason="libfaketime is not installed: apt-get install faketime",
-)
-
-
-@pytest.fixture
-def offset_file(tmp_path: Path) -> Path:
-    """Where the wall clock is set: by how much it differs from the machine's."""
-    path = tmp_path / "offset"
-    path.write_text("+0\n")
-    return path
+pytestmark = needs_compiler
 
 
 @pytest.fixture
-def broker(tmp_path: Path, offset_file: Path) -> Iterator[Broker]:
+def wall_clock(tmp_path: Path) -> WallClock:
+    """The clock of the broker, which nobody synchronizes."""
+    return WallClock(tmp_path / "wall_clock", synchronized=False)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, wall_clock: WallClock) -> Iterator[Broker]:
     """A broker with a wall clock of its own, not started."""
     made = Broker(tmp_path)
-    made.set_environment("LD_PRELOAD", str(LIBRARY))
-    made.set_environment("FAKETIME_TIMESTAMP_FILE", str(offset_file))
-    made.set_environment("FAKETIME_NO_CACHE", "1")
-    made.set_environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-    made.set_environment("DONT_FAKE_MONOTONIC", "1")
-    made.set_environment("NO_FAKE_STAT", "1")
+    for name, value in wall_clock.environment.items():
+        made.set_environment(name, value)
     yield made
     made.close()
 
 
-def set_clock(offset_file: Path, offset: str) -> None:
-    """Set the wall clock, whole or not at all."""
-    draft = offset_file.with_suffix(".draft")
-    draft.write_text(f"{offset}\n")
-    draft.replace(offset_file)
+def boot(broker: Broker) -> None:
+    """Let the store be of another boot of the machine."""
+    database = open_database(broker.data_dir)
+    value = database.families["meta"].get(CLOCK)
+    assert value is not None
+    kept = decode_clock(value)
+    former = ClockRecord(kept.steady_us, kept.wall_us, kept.boot_us, "another boot", kept.leads)
+    batch = database.new_batch()
+    batch.put(CLOCK, encode_clock(former), database.handles["meta"])
+    database.write(batch)
+    database.close()
 
 
 def leave_all(clients: Clients, broker: Broker, interval_s: int = INTERVAL_S) -> None:
@@ -86,20 +88,20 @@ def find_all(clients: Clients, broker: Broker, interval_s: int = INTERVAL_S) -> 
 
 
 @pytest.mark.parametrize(
-    ("offset", "said"),
+    ("offset_s", "said"),
     [
-        pytest.param("-7200", "the wall clock jumped back by 7200.0 s", id="back"),
+        pytest.param(-2 * HOUR_S, "the wall clock jumped back by 7200.0 s", id="back"),
         pytest.param(
-            "+30d",
+            30 * DAY_S,
             "the wall clock jumped forward by 2592000.0 s",
             id="forward",
             marks=pytest.mark.torture("waits for eighteen seconds"),
         ),
-        pytest.param("", "", id="glitch", marks=pytest.mark.torture("waits for eighteen seconds")),
+        pytest.param(0, "", id="glitch", marks=pytest.mark.torture("waits for eighteen seconds")),
     ],
 )
 def test_the_wall_clock_is_set(
-    broker: Broker, clients: Clients, offset_file: Path, offset: str, said: str
+    broker: Broker, clients: Clients, wall_clock: WallClock, offset_s: int, said: str
 ) -> None:
     broker.start()
     watcher = clients.join(broker, "watcher")
@@ -107,12 +109,12 @@ def test_the_wall_clock_is_set(
     began_s = time.monotonic()
     leave_all(clients, broker)
     left_s = time.monotonic()
-    if offset:
-        set_clock(offset_file, offset)
+    if offset_s:
+        wall_clock.set(offset_s)
         wait_for("the jump", lambda: said in broker.log_path.read_text())
     else:
-        for glitch in ("+30d", "-7200", "+0"):
-            set_clock(offset_file, glitch)
+        for glitch_s in (30 * DAY_S, -2 * HOUR_S, 0):
+            wall_clock.set(glitch_s)
             let_pass(2.5)
     assert watcher.take().payload == b"gone"
     assert time.monotonic() - began_s >= INTERVAL_S
@@ -122,16 +124,17 @@ def test_the_wall_clock_is_set(
 
 
 @pytest.mark.parametrize(
-    "offset", ["-7200", pytest.param("+30d", marks=pytest.mark.torture("the other direction"))]
+    "offset_s",
+    [-2 * HOUR_S, pytest.param(30 * DAY_S, marks=pytest.mark.torture("the other direction"))],
 )
 def test_the_wall_clock_is_set_while_the_broker_is_down(
-    broker: Broker, clients: Clients, offset_file: Path, offset: str
+    broker: Broker, clients: Clients, wall_clock: WallClock, offset_s: int
 ) -> None:
     """The time it was down counts, as the clock of the machine's boot has it."""
     broker.start()
     leave_all(clients, broker, 4)
     broker.kill()
-    set_clock(offset_file, offset)
+    wall_clock.set(offset_s)
     let_pass(3)
     broker.start()
     let_pass(2.5)
@@ -139,8 +142,43 @@ def test_the_wall_clock_is_set_while_the_broker_is_down(
     assert "while the broker was down" in broker.log_path.read_text()
 
 
-def test_an_unset_clock_is_told(broker: Broker, clients: Clients, offset_file: Path) -> None:
-    set_clock(offset_file, "-40y")
+@pytest.mark.parametrize("off_s", [INTERVAL_S, 30 * DAY_S])
+def test_a_machine_without_ntp_that_was_off_expires_what_was_due(
+    broker: Broker, clients: Clients, wall_clock: WallClock, off_s: int
+) -> None:
+    """And a session that had more than a week left is there after a month, by such a clock."""
+    broker.start()
+    leave_all(clients, broker)
+    clients.join(broker, "fortnight", clean_start=False, expiry_s=14 * DAY_S).drop()
+    assert broker.stop() == 0
+    boot(broker)
+    wall_clock.set(off_s)
+    broker.start()
+    let_pass(1.5)  # a tick
+    clients.join(broker, "short", clean_start=False, expiry_s=0, present=False)
+    clients.join(broker, "long", clean_start=False, expiry_s=0, present=off_s < LONG_S)
+    clients.join(broker, "fortnight", clean_start=False, expiry_s=0, present=True)
+    said = (
+        "its clock is not synchronized: of the time that the broker was down by this clock, 7 days"
+    )
+    assert (said in broker.log()) == (off_s > 7 * DAY_S)
+
+
+def test_a_clock_that_went_back_while_the_machine_was_off_ends_nothing(
+    broker: Broker, clients: Clients, wall_clock: WallClock
+) -> None:
+    broker.start()
+    leave_all(clients, broker)
+    assert broker.stop() == 0
+    boot(broker)
+    wall_clock.set(-DAY_S)
+    broker.start()
+    clients.join(broker, "short", clean_start=False, expiry_s=0, present=True)
+    assert "the machine was restarted, and its clock went back" in broker.log()
+
+
+def test_an_unset_clock_is_told(broker: Broker, clients: Clients, wall_clock: WallClock) -> None:
+    wall_clock.set(-40 * 365 * DAY_S)
     broker.start()
     assert "the clock of this machine is not set" in broker.log_path.read_text()
     clients.join(broker, "c").publish("t", b"", 1)

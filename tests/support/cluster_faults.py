@@ -45,7 +45,6 @@ from penstock.errors import PenstockError
 from penstock.store.database import STORE_DIRECTORY
 from tests.support.deadline import let_pass, wait_for
 from tests.support.machines import Machine, Machines
-from tests.support.member_clocks import clock_of, set_clock
 
 Repair = Callable[[], None]
 
@@ -259,9 +258,9 @@ def _lose_view(machines: Machines, draw: random.Random) -> Repair:
 
 
 def _jump_clock(machines: Machines, draw: random.Random) -> Repair:
-    machine = _primary(machines)
-    now_s = clock_of(machine)
-    set_clock(machine, draw.choice([jump_s for jump_s in CLOCKS_S if jump_s != now_s]))
+    clock = _primary(machines).wall_clock
+    assert clock is not None
+    clock.set(draw.choice([jump_s for jump_s in CLOCKS_S if jump_s != clock.offset_s]))
     return _nothing
 
 

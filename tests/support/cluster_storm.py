@@ -31,7 +31,6 @@ from tests.support.cluster_verdict import Interruption, Verdict
 from tests.support.deadline import let_pass, wait_for
 from tests.support.kills import compare_log
 from tests.support.machines import Machines
-from tests.support.member_clocks import give_clocks, set_clock
 from tests.support.networks import Network
 
 SILENCE_S: Final = 0.25
@@ -114,7 +113,8 @@ def play(
     began_s = time.monotonic()
     done: list[Interruption] = []
     machines = Machines(directory, network, {"limits.max_mqueue_len": 0})
-    give_clocks(machines)
+    for machine in machines.all.values():
+        machine.give_clock()
     landed: int | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(machines)
@@ -136,7 +136,8 @@ def play(
                     if landing is not None:
                         landing.check()
             for machine in machines.all.values():
-                set_clock(machine, 0)
+                if machine.wall_clock is not None:
+                    machine.wall_clock.set(0)
             machines.wait_until_healthy()
             load.finish()
             load.judge_retained()

@@ -32,6 +32,7 @@ from tests.support.members import NAMES, MemberBroker, Members, level_contents
 from tests.support.nats_cluster import NatsCluster, NatsServer
 from tests.support.networks import CLIENT, LOOPBACK, Network, Place
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
+from tests.support.wall_clock import WallClock
 
 CLUSTER: Final = "storm"
 SMALL_DISK_MIB: Final = 512
@@ -100,8 +101,15 @@ class Machine:
         self.place = place
         self.nats = nats
         self.member = member
+        self.wall_clock: WallClock | None = None  # of the member; None for the machine's
         self.is_away = False  # lost, paused, or cut off
         self._network = net
+
+    def give_clock(self) -> None:
+        """Give the member a wall clock of its own, before its first start."""
+        self.wall_clock = WallClock(self.member.data_dir.parent / "wall_clock")
+        for name, value in self.wall_clock.environment.items():
+            self.member.set_environment(name, value)
 
     def lose(self) -> None:
         """Lose it: no end hears of it, and nothing of it runs."""
