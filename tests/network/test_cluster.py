@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -11,13 +13,17 @@ from penstock.cluster.connecting import connector_for
 from penstock.config.cluster import Cluster
 from penstock.control.client import ask
 from penstock.control.cluster_requests import HandOver, HandOverStarted
+from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Disconnect
 from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import Members, level_contents
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
+
+LEASE_S: Final = 20.0
 
 
 @pytest.fixture(
@@ -101,5 +107,34 @@ def test_a_primary_hands_over_without_waiting_for_the_lease(
         wait_for("the first as a standby", lambda: first.role() == "standby")
         after.drop()
         publisher.drop()
+    finally:
+        members.close()
+
+
+def test_a_primary_that_is_told_to_end_hands_over_and_refers_its_clients(
+    servers: NatsCluster | EtcdCluster, tmp_path: Path
+) -> None:
+    """As `penstock cluster switch` does: a restart of the primary's service costs no lease."""
+    settings = {"cluster.name": "term", "cluster.lease_s": LEASE_S}
+    members = Members(tmp_path, servers.urls, settings, ("a", "b"))
+    try:
+        first = members.start()
+        (second,) = (member for member in members.all.values() if member is not first)
+        wait_for("a level standby", lambda: not first.state().problems)
+        with RawClient(first.address, V5) as client:
+            client.connect("stays", clean_start=True, expiry_s=3600)
+            client.publish("t/1", b"before")
+            first.process.send_signal(signal.SIGTERM)
+            told = client.expect(Disconnect)
+            assert told.reason_code == reasons.USE_ANOTHER_SERVER
+            assert told.properties is not None
+            assert told.properties.server_reference == "{}:{}".format(*second.address)
+        wait_for("the next primary", lambda: second.role() == "primary", 0.9 * LEASE_S)
+        assert first.process.wait(DEADLINE_S) == 0
+        with RawClient(second.address, V5) as client:
+            assert client.connect("stays", clean_start=False, expiry_s=3600).session_present
+            client.publish("t/1", b"after")
+        second.process.send_signal(signal.SIGTERM)  # nobody is left to take over
+        assert second.process.wait(DEADLINE_S) == 0
     finally:
         members.close()

@@ -41,9 +41,9 @@ from penstock.cluster.writer import Fenced
 from penstock.config.cluster_addresses import address_problems
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reloaded
-from penstock.errors import ConfigError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.services.cluster_metrics import ClusterMetrics, StandbyMetrics
-from penstock.services.standby import ClusterAnswers, StandbyControl
+from penstock.services.standby import ClusterAnswers, StandbyControl, find_successor
 from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
@@ -51,6 +51,10 @@ from penstock.transport.listener import ListeningSockets
 from penstock.version import __version__, build_kind
 
 logger = get_logger(__name__)
+
+SUCCESSOR_S_MAX: Final = 2.0
+"""Seconds for which a primary that was told to end waits for the next one: until then it asks the
+standby by heartbeat to claim."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -193,11 +197,21 @@ class RunningMember:
             successor.append(standby)
             broker.end(f"{standby.node} takes over", references(settings, standby.address))
 
+        def hand_over_at_stop() -> dict[str, str] | None:
+            try:
+                standby = find_successor(member)
+            except StoreError as error:
+                logger.info("ending without a successor: %s", Sentence(str(error)))
+                return None
+            successor.append(standby)
+            return references(settings, standby.address)
+
         takeover = Takeover(
             ClusterAnswers(member, hand_over).serve_on,
             self._metrics,
             self._standby_sessions.take(settings),
             self._sockets,
+            hand_over_at_stop,
         )
         broker = RunningBroker(settings, store, self._parts, self._children, takeover)
 
@@ -215,12 +229,15 @@ class RunningMember:
             await loop.run_in_executor(None, store.close)  # it waits for calls under way
             opener.close()
             member.resign()
+        if successor and not code:
+            member.hand_over_to(successor[0].node)
+            if broker.stop_signal:
+                await loop.run_in_executor(None, member.wait_for_successor, SUCCESSOR_S_MAX)
+                return code
+            logger.info("a standby again: handed over to %s", successor[0].node)
+            return None
         if broker.stop_signal:
             return code
-        if successor and not code:
-            logger.info("a standby again: handed over to %s", successor[0].node)
-            member.hand_over_to(successor[0].node)
-            return None
         if member.failure:
             return EXIT_STORE_FAILED
         writer = member.writer

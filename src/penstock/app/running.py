@@ -110,12 +110,15 @@ class Takeover(NamedTuple):
         metrics: the metrics of the member.
         prepared: the prepared sessions of the store; None: the broker builds them.
         sockets: the listening sockets, by listener; the broker removes those that it uses.
+        hand_over: called at a signal to end: lets a standby take over, and returns the references
+            to it, as for ``end``; None if no standby can.
     """
 
     serve_more: Callable[[Control], None]
     metrics: ClusterMetrics
     prepared: PreparedSessions | None
     sockets: dict[str, ListeningSockets]
+    hand_over: Callable[[], dict[str, str] | None]
 
 
 @final
@@ -507,6 +510,8 @@ class RunningBroker:
 
     def _on_signal(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
+        if self._takeover is not None and not self._stopped.is_set():
+            self._references = self._takeover.hand_over()
         self.stop_signal = number.name
         self._stopped.set()
 

@@ -352,6 +352,17 @@ class Member:
         """
         self._hands_over_to = node
 
+    def wait_for_successor(self, timeout_s: float) -> bool:
+        """Wait until another member is the primary in a later term; return whether it is in
+        time."""
+        ends_s = self._now_s() + timeout_s
+        while True:
+            primary = self.primary()
+            if primary is not None and primary.term > self._last.term:
+                return True
+            if self._now_s() >= ends_s or self._stopping.wait(POLL_S):
+                return False
+
     def _start(self, name: str, work: Callable[[], None]) -> None:
         """Start a thread; if ``work`` raises, record the failure and end the member's role."""
 

@@ -36,6 +36,26 @@ SWITCH_LAG_MAX: Final = 1000
 """Largest lag of a standby, in entries, at which it may take over: clients wait for the rest."""
 
 
+def find_successor(member: Member, name: str = "") -> Beat:
+    """Return the last heartbeat of the standby to which a primary may hand over.
+
+    Args:
+        member: the primary.
+        name: name of the standby; empty for the one with the newest view.
+
+    Raises:
+        StoreError: no other member is a standby, the named one is none, or it is too far behind.
+    """
+    standby = member.find_successor(name)
+    lag = member.position.sequence - standby.applied
+    if lag > SWITCH_LAG_MAX:
+        raise StoreError(
+            f"the view of {standby.node} is {lag:,} entries behind, and clients would wait for"
+            " it: switch when it has come closer"
+        )
+    return standby
+
+
 @final
 class ClusterAnswers:
     """Answers requests about the cluster.
@@ -68,13 +88,7 @@ class ClusterAnswers:
         Raises:
             StoreError: the standby is too far behind.
         """
-        standby = self._member.find_successor(request.to)
-        lag = self._member.position.sequence - standby.applied
-        if lag > SWITCH_LAG_MAX:
-            raise StoreError(
-                f"the view of {standby.node} is {lag:,} entries behind, and clients would wait for"
-                " it: switch when it has come closer"
-            )
+        standby = find_successor(self._member, request.to)
         assert self._hand_over is not None
         self._hand_over(standby)
         return HandOverStarted(standby.node, self._member.position.term)
