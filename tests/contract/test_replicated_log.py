@@ -338,6 +338,14 @@ def test_what_is_acknowledged_stays_when_the_leader_is_killed(
     assert log.bounds(CALL_S) == Bounds(1, 40)
 
 
+def test_each_server_that_is_left_for_the_next_gives_its_own_copy(log: ReplicatedLog) -> None:
+    entries = fill(log, 10)
+    for _ in range(4):  # more than there are servers
+        wait_for("a copy", lambda: log.read_copy(3, 5, CALL_S) == entries[2:7])
+        log.leave_server()
+    assert settled(log, b"the next", 10)
+
+
 def test_the_leader_is_moved(log: ReplicatedLog) -> None:
     fill(log, 2)
     state = log.state(CALL_S)

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Final
 
 from penstock.version import build_kind
-from tests.support.cluster_faults import NAMES
 from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Verdict, note, noted, total
 from tests.support.networks import Network, obstacle
@@ -43,9 +42,10 @@ def storm(
     only: list[str],
     has_network: bool,
     lands: bool,
+    damages: bool = False,
 ) -> Verdict | None:
     """Play one storm; return its verdict, None if it failed."""
-    kinds = kinds_of(has_network)
+    kinds = kinds_of(has_network, damages)
     if only:
         kinds = [kind for kind in kinds if kind.name in only]
     where = "network namespaces" if has_network else "loopback"
@@ -65,7 +65,7 @@ def storm(
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(Network(MACHINES)) if has_network else None
             stack.enter_context(contextlib.redirect_stdout(said))
-            verdict = play(directory, network, seed, faults, kinds, tell, seconds, lands)
+            verdict = play(directory, network, seed, faults, kinds, tell, seconds, lands, damages)
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -87,7 +87,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     parser.add_argument("--runs", type=int, default=1, help="storms, each with the next seed")
     parser.add_argument("--add-to", type=Path, metavar="FILE", help="note them, print the sum")
-    parser.add_argument("--only", action="append", choices=NAMES, help="this kind; again for more")
+    parser.add_argument("--only", action="append", help="this kind; again for more")
+    parser.add_argument("--damage", action="store_true", help="damaged servers of the log")
     parser.add_argument("--no-landing", action="store_true", help="without Spark")
     parser.add_argument("--loopback", action="store_true", help="without network namespaces")
     asked = parser.parse_args()
@@ -99,7 +100,9 @@ def main() -> int:
     seconds = float("inf") if asked.seconds is None else asked.seconds
     played = []
     for seed in range(asked.seed, asked.seed + asked.runs):
-        verdict = storm(faults, seconds, seed, asked.only or [], not why, not asked.no_landing)
+        verdict = storm(
+            faults, seconds, seed, asked.only or [], not why, not asked.no_landing, asked.damage
+        )
         played.append(verdict)
         if asked.add_to is not None:
             note(asked.add_to, verdict)

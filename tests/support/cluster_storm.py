@@ -28,6 +28,7 @@ from tests.support.cluster_faults import FAULTS, Fault
 from tests.support.cluster_landing import Landing
 from tests.support.cluster_load import Load, Traffic
 from tests.support.cluster_verdict import Interruption, Verdict
+from tests.support.damage_faults import DAMAGE
 from tests.support.deadline import let_pass, wait_for
 from tests.support.kills import compare_log
 from tests.support.machines import Machines
@@ -79,9 +80,10 @@ class Silences:
                 before, self._last_s = now, now_s
 
 
-def kinds_of(has_network: bool) -> list[Fault]:
+def kinds_of(has_network: bool, brokers_run_servers: bool = False) -> list[Fault]:
     """Return the faults that are possible here."""
-    return [fault for fault in FAULTS if has_network or not fault.needs_network]
+    faults = DAMAGE if brokers_run_servers else FAULTS
+    return [fault for fault in faults if has_network or not fault.needs_network]
 
 
 def play(
@@ -93,6 +95,7 @@ def play(
     tell: Callable[[str], None] = lambda _progress: None,
     seconds: float = float("inf"),
     lands: bool = False,
+    brokers_run_servers: bool = False,
 ) -> Verdict:
     """Run a load, do faults of all kinds in turn, and compare the ledgers.
 
@@ -105,6 +108,7 @@ def play(
         tell: told how far it is.
         seconds: time after which no fault is begun.
         lands: whether a landing job runs, whose table is compared with the log.
+        brokers_run_servers: as for ``Machines``.
 
     Raises:
         AssertionError: a promise was broken.
@@ -112,7 +116,12 @@ def play(
     draw = random.Random(seed)
     began_s = time.monotonic()
     done: list[Interruption] = []
-    machines = Machines(directory, network, {"limits.max_mqueue_len": 0})
+    machines = Machines(
+        directory,
+        network,
+        {"limits.max_mqueue_len": 0},
+        brokers_run_servers=brokers_run_servers,
+    )
     for machine in machines.all.values():
         machine.give_clock()
     landed: int | None = None
@@ -131,7 +140,7 @@ def play(
                     took_s = time.monotonic() - fault_s
                     tell(
                         f"{len(done)} faults; {done[-1].fault}: {done[-1].seconds:.2f} s without"
-                        f" acknowledgements, {took_s:.1f} s in all"
+                        f" acknowledgements, {took_s:.1f} s in all, {done[-1].refills} filled anew"
                     )
                     if landing is not None:
                         landing.check()
@@ -210,7 +219,11 @@ def suffer(
             counts_s = time.monotonic()
         repair()
     _wait_for_traffic(load)
-    return Interruption(fault.name, silences.longest_since(counts_s))
+    refills = 0
+    if machines.brokers_run_servers:
+        machines.wait_until_healthy()
+        refills = machines.remove_set_aside()
+    return Interruption(fault.name, silences.longest_since(counts_s), refills)
 
 
 def _wait_for_traffic(load: Traffic) -> None:

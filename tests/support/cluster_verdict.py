@@ -16,10 +16,11 @@ import msgspec
 
 class Interruption(NamedTuple):
     """The cost of one fault: the longest time without an acknowledgement since then, seconds; 0
-    where they went on."""
+    where they went on; and how many servers of the log were filled anew."""
 
     fault: str
     seconds: float
+    refills: int = 0
 
 
 @final
@@ -91,13 +92,16 @@ def total(verdicts: Sequence[Verdict]) -> Verdict:
 
 def table(interruptions: Sequence[Interruption]) -> str:
     """Return the table by kind of fault: seconds without an acknowledgement."""
-    lines = [f"{'fault':<16}{'count':>6}{'went on':>9}{'p50 s':>8}{'p99 s':>8}{'max s':>8}"]
+    lines = [
+        f"{'fault':<20}{'count':>6}{'anew':>6}{'went on':>9}{'p50 s':>8}{'p99 s':>8}{'max s':>8}"
+    ]
     for name in dict.fromkeys(one.fault for one in interruptions):
         all_s = sorted(one.seconds for one in interruptions if one.fault == name)
+        refills = sum(one.refills for one in interruptions if one.fault == name)
         some_s = [seconds for seconds in all_s if seconds]
         figures = (statistics.median(some_s), quantile(some_s, 0.99), some_s[-1]) if some_s else ()
         lines.append(
-            f"{name:<16}{len(all_s):>6}{len(all_s) - len(some_s):>9}"
+            f"{name:<20}{len(all_s):>6}{refills:>6}{len(all_s) - len(some_s):>9}"
             + "".join(f"{figure:>8.2f}" for figure in figures)
         )
     return "\n".join(lines)

@@ -58,6 +58,11 @@ class LogServer:
         return self._process
 
     @property
+    def pid(self) -> int:
+        """The process; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """True between a start and an end."""
         return self._process is not None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from penstock.config.cluster import Cluster
 from penstock.errors import PenstockError
 from penstock.protocol.packets import Connack
 from tests.support.broker import Address
+from tests.support.child_servers import ACCOUNTS, ChildServer
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.members import NAMES, MemberBroker, Members, level_contents
 from tests.support.nats_cluster import NatsCluster, NatsServer
@@ -37,6 +39,7 @@ from tests.support.wall_clock import WallClock
 CLUSTER: Final = "storm"
 SMALL_DISK_MIB: Final = 512
 _HEALTHY_S: Final = 120.0  # a server that was away reads all that it missed, on a busy machine
+_FILLED_S: Final = 400.0  # a damaged one is restarted first, and all have to be whole
 _DIAL_S: Final = 0.5
 _USE_ANOTHER_SERVER: Final = (0x9C, 0x9D, 0x88, 0x89, 0x97, 3)
 
@@ -95,7 +98,12 @@ class Machine:
     """One machine."""
 
     def __init__(
-        self, name: str, place: Place, nats: NatsServer, member: MemberBroker, net: Network | None
+        self,
+        name: str,
+        place: Place,
+        nats: NatsServer | ChildServer,
+        member: MemberBroker,
+        net: Network | None,
     ) -> None:
         self.name = name
         self.place = place
@@ -150,6 +158,8 @@ class Machines:
         network: where they are; None for loopback.
         settings: "group.name" to value, for all brokers.
         names: their names.
+        brokers_run_servers: whether each broker runs the NATS server of its machine, as in the
+            directories of `penstock cluster init`; the test runs them otherwise.
     """
 
     def __init__(
@@ -158,11 +168,18 @@ class Machines:
         network: Network | None = None,
         settings: Mapping[str, object] | None = None,
         names: Sequence[str] = NAMES,
+        brokers_run_servers: bool = False,
     ) -> None:
         places = {name: network.place(name) if network else LOOPBACK for name in names}
         self.network = network
         self.client = network.place(CLIENT) if network else LOOPBACK
-        self.nats = NatsCluster(directory / "nats", places=places)
+        self.brokers_run_servers = brokers_run_servers
+        self.nats = NatsCluster(
+            directory / "nats",
+            lines=ACCOUNTS,
+            places=places,
+            has_store_dir=not brokers_run_servers,
+        )
         token_file = directory / "seed.token"
         token_file.touch(mode=0o600)
         token_file.write_text(secrets.token_hex(32))
@@ -178,12 +195,16 @@ class Machines:
         except BaseException:
             self.nats.close()
             raise
-        self.all = {
-            name: Machine(name, places[name], self.nats.server(name), self.members[name], network)
-            for name in names
-        }
+        self.all: dict[str, Machine] = {}
+        for name in names:
+            member, server = self.members[name], self.nats.server(name)
+            nats: NatsServer | ChildServer = server
+            if brokers_run_servers:
+                nats = ChildServer(server, member.data_dir, places[name])
+                member.set_environment("PENSTOCK_CLUSTER__SERVER_CONFIG", str(server.config_file))
+            self.all[name] = Machine(name, places[name], nats, member, network)
         self.small: Machine | None = None  # its NATS server has a disk of its own
-        if network is not None:
+        if network is not None and not brokers_run_servers:
             self.small = self.all[names[-1]]
             self.small.nats.store_dir.mkdir()
             network.give_disk(names[-1], self.small.nats.store_dir, SMALL_DISK_MIB)
@@ -191,8 +212,9 @@ class Machines:
     def __enter__(self) -> Machines:
         """Start all, and wait for a primary."""
         try:
-            self.nats.start()
-            self.members.start()
+            if not self.brokers_run_servers:
+                self.nats.start()
+            self.members.start(_FILLED_S if self.brokers_run_servers else DEADLINE_S)
         except BaseException:
             self._close()
             raise
@@ -253,14 +275,25 @@ class Machines:
 
     def wait_until_healthy(self) -> None:
         """Wait until all servers are whole, one broker is the primary and the others stand by."""
-        ends_s = time.monotonic() + _HEALTHY_S
+        ends_s = time.monotonic() + (_FILLED_S if self.brokers_run_servers else _HEALTHY_S)
         missing = ""
         while time.monotonic() < ends_s:
             missing = self._missing()
             if not missing:
                 return
             time.sleep(0.1)  # asking costs the machine something
-        raise AssertionError(f"waited {_HEALTHY_S:g} s, and still {missing}")
+        raise AssertionError(f"waited in vain, and still {missing}")
+
+    def remove_set_aside(self) -> int:
+        """Remove the data that members have set aside, as an operator does; return how many."""
+        found = [
+            aside
+            for machine in self.all.values()
+            for aside in machine.member.data_dir.glob("nats.set-aside-*")
+        ]
+        for aside in found:
+            shutil.rmtree(aside)
+        return len(found)
 
     def views(self) -> dict[str, dict[tuple[str, bytes], bytes]]:
         """Stop all brokers, and return every key and value of each view, by machine."""
@@ -293,12 +326,19 @@ class Machines:
             state = primary.member.state()
         except PenstockError as error:
             return f"the primary does not answer: {error}"
+        if self.brokers_run_servers:
+            for one in state.members:
+                if one.server_health != "whole":
+                    return f"the server of {one.node} is {one.server_health or 'not judged'}"
         return "; ".join(state.problems)
 
     def _close(self) -> None:
         try:
             self.members.close()
         finally:
+            for machine in self.all.values():
+                if self.brokers_run_servers:
+                    machine.nats.kill()
             self.nats.close()
 
 

@@ -232,11 +232,11 @@ class Members:
         """The member of this name."""
         return self.all[name]
 
-    def start(self) -> MemberBroker:
+    def start(self, within_s: float = DEADLINE_S) -> MemberBroker:
         """Start all of them and wait for the primary; it is returned."""
         for member in self.all.values():
             member.start()
-        return self.wait_for_primary()
+        return self.wait_for_primary(within_s=within_s)
 
     def primary(self) -> MemberBroker | None:
         """The member that serves as the primary; None while there is none."""
@@ -245,7 +245,9 @@ class Members:
                 return member
         return None
 
-    def wait_for_primary(self, other_than: MemberBroker | None = None) -> MemberBroker:
+    def wait_for_primary(
+        self, other_than: MemberBroker | None = None, within_s: float = DEADLINE_S
+    ) -> MemberBroker:
         """Wait until a member serves as the primary; it is returned."""
 
         def found() -> MemberBroker | None:
@@ -253,7 +255,7 @@ class Members:
             running = (member for member in others if member.is_running)
             return next((member for member in running if member.role() == "primary"), None)
 
-        return wait_for("a primary", found)
+        return wait_for("a primary", found, within_s)
 
     def wait_until_level(self) -> None:
         """Wait until the views of all members that run have all that the log has."""

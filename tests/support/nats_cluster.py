@@ -38,23 +38,32 @@ class NatsServer(LogServer):
         directory: an empty directory for its data, its configuration and its log.
         uses_tls: whether its URL begins with ``tls``.
         place: where it runs.
+        has_store_dir: whether the configuration names the directory; the broker that runs the
+            server gives its own otherwise.
 
     Attributes:
         store_dir: its data.
+        config_file: its configuration.
     """
 
     def __init__(
-        self, name: str, directory: Path, uses_tls: bool = False, place: Place = LOOPBACK
+        self,
+        name: str,
+        directory: Path,
+        uses_tls: bool = False,
+        place: Place = LOOPBACK,
+        has_store_dir: bool = True,
     ) -> None:
         super().__init__(name, directory, ports=3)
-        self._configuration = directory / "server.conf"
+        self.config_file = directory / "server.conf"
         self._place = place
+        self.has_store_dir = has_store_dir
         self.store_dir = directory / "jetstream"
         self.port, self.route_port, self.monitoring_port = self.ports
         self.url = f"{'tls' if uses_tls else 'nats'}://{place.host}:{self.port}"
         self.route = f"nats://{place.host}:{self.route_port}"
         self.monitoring_url = f"http://127.0.0.1:{self.monitoring_port}"
-        self.command = [*place.command, str(_PROGRAM), "-c", str(self._configuration)]
+        self.command = [*place.command, str(_PROGRAM), "-c", str(self.config_file)]
 
     def configure(self, routes: Sequence[str], jetstream: str, lines: str) -> None:
         """Write its configuration.
@@ -65,16 +74,17 @@ class NatsServer(LogServer):
             lines: more settings.
         """
         host = self._place.host
+        place = f'store_dir: "{self.store_dir}", ' if self.has_store_dir else ""
         cluster = (
             f"cluster {{ name: test, listen: {host}:{self.route_port},"
             f" routes: [{', '.join(routes)}] }}\n"
             if len(routes) > 1
             else ""
         )
-        self._configuration.write_text(
+        self.config_file.write_text(
             f"server_name: {self.name}\nlisten: {host}:{self.port}\n"
             f"http: 127.0.0.1:{self.monitoring_port}\nmax_payload: {MAX_PAYLOAD_BYTES}\n"
-            f'jetstream {{ store_dir: "{self.store_dir}", max_file_store: 4GB, max_mem: 64MB\n'
+            f"jetstream {{ {place}max_file_store: 4GB, max_mem: 64MB\n"
             f"{jetstream} }}\n{cluster}{lines}"
         )
 
@@ -95,6 +105,7 @@ class NatsCluster(LogServers[NatsServer]):
         lines: more settings of each server.
         uses_tls: whether URLs begin with ``tls``.
         places: the servers' names, and where they run; on loopback without.
+        has_store_dir: as for ``NatsServer``.
     """
 
     def __init__(
@@ -105,13 +116,14 @@ class NatsCluster(LogServers[NatsServer]):
         lines: str = "",
         uses_tls: bool = False,
         places: Mapping[str, Place] | None = None,
+        has_store_dir: bool = True,
     ) -> None:
         super().__init__()
         places = places or {f"n{number}": LOOPBACK for number in range(1, servers + 1)}
         for name, place in places.items():
             home = directory / name
             home.mkdir(parents=True)
-            self.servers.append(NatsServer(name, home, uses_tls, place))
+            self.servers.append(NatsServer(name, home, uses_tls, place, has_store_dir))
         routes = [server.route for server in self.servers]
         for server in self.servers:
             server.configure(routes, jetstream, lines)

@@ -34,6 +34,7 @@ from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connector_for
 from penstock.cluster.database import ViewOpener
+from penstock.cluster.keeper import LocalServer, ServerKeeper
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
 from penstock.cluster.view import ForeignView
@@ -66,9 +67,12 @@ class RunningMember:
     Args:
         settings: the settings, with a cluster.
         parts: the parts of the broker that the member runs while it is the primary.
+        local_server: the server of the log, if this process runs it; None if not.
     """
 
-    def __init__(self, settings: Settings, parts: BrokerParts) -> None:
+    def __init__(
+        self, settings: Settings, parts: BrokerParts, local_server: LocalServer | None = None
+    ) -> None:
         self._settings = settings
         self._parts = parts
         self._children = Children(settings)
@@ -81,6 +85,7 @@ class RunningMember:
             str(cluster.stream_advertise or settings.stream.bind),
             connector_for(cluster),
             self._standby_sessions,
+            ServerKeeper(cluster, local_server),
         )
         self._sockets: dict[str, ListeningSockets] = {}  # detached from listeners
         self._listeners: StandbyListeners | None = None  # while this member is a standby

@@ -99,9 +99,9 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
         sys.setswitchinterval(SWITCH_S)
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
         make_private(settings.durability.data_dir)
-        with nats_server_running(settings):
+        with nats_server_running(settings) as server:
             try:
-                return uvloop.run(RunningMember(settings, parts).run())
+                return uvloop.run(RunningMember(settings, parts, server).run())
             except StoreBroken as error:
                 if not error.part:
                     raise

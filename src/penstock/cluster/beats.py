@@ -58,6 +58,11 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             own heartbeat returns.
         process: a random value of the sending process, which distinguishes machines that have the
             same name by mistake.
+        log_server: name of the server of the log on its machine.
+        server_health: health of that server (``server_health.Health``); empty if not judged yet.
+        refill: stage of the refill of that server (``refilling.Refill``).
+        refill_number: number of the last grant to the member that it has read.
+        server_note: the problem of that server as a sentence; empty for none.
     """
 
     node: str
@@ -75,6 +80,11 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     brings_store: bool = False
     sent_s: float = 0.0
     process: str = ""
+    log_server: str = ""
+    server_health: str = ""
+    refill: str = ""
+    refill_number: _Count = 0
+    server_note: str = ""
 
 
 encode_beat = msgspec.json.Encoder().encode

@@ -50,6 +50,7 @@ from penstock.cluster.log import (
     Bounds,
     EntriesTrimmed,
     Entry,
+    EntryMissing,
     LogMissing,
     LogNode,
     LogRefused,
@@ -186,6 +187,17 @@ class EtcdLog:
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
         """Return entries from ``first`` on, as one server has them."""
+        result = self.read_copy(first, count_max, timeout_s)
+        for at, entry in enumerate(result):
+            if entry.sequence != first + at:
+                self.leave_server()
+                raise EntryMissing(
+                    f"etcd lacks the entry {first + at}: a server's data are damaged"
+                )
+        return result
+
+    def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries from ``first`` on, as one server has them; some may be missing."""
         count = max(1, min(count_max, _READ_ENTRIES_MAX, _READ_BYTES_AIM // self._entry_bytes))
         entries = _get(self._key(first), self._key(first + count), count, serializable=True)
         answer = self._read(
@@ -197,13 +209,11 @@ class EtcdLog:
         trimmed_to = _sequence_of(begin[0])
         if first < trimmed_to:
             raise EntriesTrimmed(trimmed_to)
+        digits = len(b"%016x" % 0)
         result = [
-            Entry(first + at, from_base64(item.get("value", "")))
-            for at, item in enumerate(found)
-            if item["key"] == self._key(first + at)
+            Entry(int(from_base64(item["key"])[-digits:], 16), from_base64(item.get("value", "")))
+            for item in found
         ]
-        if len(result) != len(found):
-            raise LogUnavailable(f"etcd lacks an entry behind {first}: a server's data are damaged")
         if result:
             self._entry_bytes = max(1, *(len(entry.data) for entry in result))
         return result
@@ -223,6 +233,24 @@ class EtcdLog:
             raise LogMissing(f"etcd has no log {self._name}")
         self._bounds = Bounds(_sequence_of(first[0]), _sequence_of(last[0]))
         return self._bounds
+
+    def copy_bounds(self, timeout_s: float) -> Bounds | None:
+        """Return the bounds in the data of the server that answers; None if it has no log.
+
+        Raises:
+            LogUnavailable: no server answers.
+        """
+        body = {
+            "success": [
+                _get(self._first, serializable=True),
+                _get(self._end, serializable=True),
+            ]
+        }
+        answer = self._read(_TXN, body, timeout_s)
+        first, last = (_items_of(response) for response in answer["responses"])
+        if not first or not last:
+            return None
+        return Bounds(_sequence_of(first[0]), _sequence_of(last[0]))
 
     def trim(self, before: int, timeout_s: float) -> None:
         """Remove the entries before the sequence ``before``, at most ``last + 1``."""
@@ -316,6 +344,10 @@ class EtcdLog:
                     except (NotSent, NoAnswer, EtcdError) as error:
                         raise _unavailable(error) from error
                     return
+
+    def leave_server(self) -> None:
+        """Let the next call go to the next server."""
+        self._etcd.move_on()
 
     def prefer(self, server: str) -> None:
         """Do nothing: every server of etcd takes appends, and passes them on to its leader."""

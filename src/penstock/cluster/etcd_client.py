@@ -216,7 +216,7 @@ class EtcdClient:
             except (NotSent, NoAnswer, EtcdError) as error:
                 if not isinstance(error, NotSent) or isinstance(failure, NotSent):
                     failure = error
-                self._next()
+                self.move_on()
         raise failure
 
     def change(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
@@ -234,9 +234,9 @@ class EtcdClient:
                 return self._call(self._current, path, body, ends_s)
             except NotSent as error:
                 failure = error
-                self._next()
+                self.move_on()
             except (NoAnswer, EtcdError):
-                self._next()
+                self.move_on()
                 raise
         raise failure
 
@@ -261,7 +261,8 @@ class EtcdClient:
     def _current(self) -> _Server:
         return self._servers[self._current_index]
 
-    def _next(self) -> None:
+    def move_on(self) -> None:
+        """Let the next call go to the next server."""
         self._current_index = (self._current_index + 1) % len(self._servers)
 
     def _call(self, server: _Server, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:

@@ -44,6 +44,7 @@ from penstock.cluster.log import (
     Bounds,
     EntriesTrimmed,
     Entry,
+    EntryMissing,
     LogMissing,
     LogNode,
     LogRefused,
@@ -280,11 +281,15 @@ class JetStreamLog:
         # The replica has a gap, which only a damaged file makes; the leader may have the entry.
         entry = self.entry_at(first, max(0.001, ends_s - time.monotonic()))
         if entry is None:
-            raise LogUnavailable(
+            raise EntryMissing(
                 f"the entry {first} is missing at a replica and at the leader, although the log"
-                f" begins at {bounds.first}: a file of a server is damaged; let another server lead"
+                f" begins at {bounds.first}: files of servers are damaged"
             )
         return [entry]
+
+    def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries from ``first`` on; a server that has a copy answers from it."""
+        return self._batch(first, count_max, time.monotonic() + timeout_s)
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
         """Return the entry at ``sequence`` as the leader has it."""
@@ -350,6 +355,10 @@ class JetStreamLog:
             if name in current:
                 self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
                 return
+
+    def leave_server(self) -> None:
+        """Close the connection; the next call goes to the next server, which reads its own copy."""
+        self._nats.close_and_move_on("it gave a wrong entry")
 
     def prefer(self, server: str) -> None:
         """Let the next append go to ``server``, unless it was looked for in vain from here."""

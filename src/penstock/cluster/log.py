@@ -39,6 +39,10 @@ class LogMissing(LogUnavailable):
     """The servers answer and have no log of this name: it is not created yet, or it is lost."""
 
 
+class EntryMissing(LogUnavailable):
+    """A replica lacks an entry in the middle of the log, and so does the leader."""
+
+
 class AppendUnknown(LogUnavailable):
     """An append was sent and not answered: the entry may be in the log, now or later, or never."""
 
@@ -151,6 +155,15 @@ class ReplicatedLog(Protocol):
             LogUnavailable: no replica answers.
         """
 
+    def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries from ``first`` on as the connected server's own copy has them, in order;
+        entries may be missing, and an empty list means that it has none yet.
+
+        Raises:
+            EntriesTrimmed: the log begins behind ``first``.
+            LogUnavailable: the server does not answer.
+        """
+
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
         """Return the entry at ``sequence`` as the leader has it; None if there is none.
 
@@ -188,6 +201,9 @@ class ReplicatedLog(Protocol):
         Raises:
             LogUnavailable: no leader answers.
         """
+
+    def leave_server(self) -> None:
+        """Let later calls go to another server, because this one gave a wrong entry; a hint."""
 
     def prefer(self, server: str) -> None:
         """Let later calls go to the server of this name, which leads, where it is reached.

@@ -23,6 +23,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, final
 
@@ -37,11 +38,13 @@ from penstock.cluster.beats import (
 )
 from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
+from penstock.cluster.keeper import LOOK_S, ServerKeeper
 from penstock.cluster.log import Heartbeats, LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.log_leader import LeaderMover
 from penstock.cluster.operations import Operation
 from penstock.cluster.reading import READ_S
 from penstock.cluster.record import Claim, Position
+from penstock.cluster.refilling import Grant, next_grant
 from penstock.cluster.role import Standby
 from penstock.cluster.tally import Tally
 from penstock.cluster.view import View
@@ -104,10 +107,12 @@ class Member:
         connect: makes the connections to the log.
         mirror: a representation of the view in memory, which the following thread updates; None for
             none.
+        keeper: keeps the server of the log on this machine healthy; None for nothing of the kind.
         now_s: returns the monotonic time in seconds.
 
     Attributes:
         settings: the cluster's settings.
+        keeper: as passed.
         node: name of the member.
         data_dir: the data directory of the member.
         role: its present role.
@@ -126,6 +131,7 @@ class Member:
         stream_address: str,
         connect: Connector,
         mirror: ViewMirror | None = None,
+        keeper: ServerKeeper | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -138,6 +144,7 @@ class Member:
         self.note = ""
         self.failure = ""
         self.tally = Tally()
+        self.keeper = keeper
         self._address = address
         self._stream_address = stream_address
         self._connect = connect
@@ -174,6 +181,7 @@ class Member:
         note = self.note
         if self.members.has_namesake(now_s):
             note = f"another machine is named {self.node}, too: give each a cluster.node of its own"
+        keeper = self.keeper
         return Beat(
             node=self.node,
             role=self.role,
@@ -190,6 +198,11 @@ class Member:
             skipped=self.tally.skipped,
             sent_s=now_s,
             process=self._process,
+            log_server=self.settings.local_server_name,
+            server_health="" if keeper is None else keeper.judgement.health,
+            refill="" if keeper is None else keeper.refill.stage,
+            refill_number=0 if keeper is None else keeper.refill.number,
+            server_note="" if keeper is None else keeper.note,
         )
 
     def primary(self) -> Beat | None:
@@ -249,6 +262,8 @@ class Member:
         self._start("beating", self._keep_beating)
         self._start("syncing", self._keep_syncing)
         self._start("watching", self._keep_watching)
+        if self.keeper is not None:
+            self._start("keeping", partial(self._keep_server, self.keeper))
 
     def stop(self) -> None:
         """End all threads, and close the view if this object still has it open."""
@@ -517,6 +532,7 @@ class Member:
                     why = watcher.step(synced, fresh)
                     if not why:
                         mover.step(log)
+                        self._grant_refill(log, writer)
                 except (LogUnavailable, LogRefused, ConfigError) as error:
                     text = "the cluster's log does not answer: %s"  # the next step tries again
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)
@@ -525,6 +541,39 @@ class Member:
                         self._fence(why, writer)
         finally:
             log.close()
+
+    def _grant_refill(self, log: ReplicatedLog, writer: LogWriter) -> None:
+        """Write a grant if a member waits for one, and may have it."""
+        view = self._view
+        heard = self.members.recent_beats(self._now_s(), 2 * self.settings.lease_s)
+        beats = {node: one.beat for node, one in heard.items()} | {self.node: self.beat()}
+        if view is None or not any(beat.refill for beat in beats.values()):
+            return
+        grant = next_grant(view.grant, beats, log.state(READ_S), writer.claimed)
+        if grant is None:
+            return
+        logger.info(
+            "%s may %s its server of the log", grant.node, "refill" if grant.may_begin else "stop"
+        )
+        try:
+            with writer.one_at_a_time:
+                view.write_grant(grant)
+        except StoreError as error:
+            text = "a grant may be unwritten: %s"
+            warn_limited(logger, self._limiter, self._now_s(), "grant", text, error)
+
+    # -- the server of the log on this machine -----------------------------------------
+
+    def _keep_server(self, keeper: ServerKeeper) -> None:
+        grant = Grant()
+        try:
+            while not self._stopping.wait(LOOK_S):
+                view = self._view
+                if view is not None:
+                    grant = view.grant
+                keeper.step(self.position, grant)
+        finally:
+            keeper.close()
 
     def _fence(self, why: str, writer: LogWriter | None) -> None:
         """Fence ``writer`` if it is still this member's writer, and call the ``fenced``

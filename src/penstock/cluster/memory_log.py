@@ -252,6 +252,10 @@ class MemoryLog:
             found.append(entry)
         return found
 
+    def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries that this member's replica has."""
+        return self.read(first, count_max, timeout_s)
+
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
         """Return the entry as the leader has it."""
         self._reach_leader(timeout_s)
@@ -289,6 +293,9 @@ class MemoryLog:
         if self._cluster.leader not in preferred:
             known = [name for name in preferred if name in self._cluster.nodes]
             self._cluster.leader = known[0] if known else self._cluster.leader
+
+    def leave_server(self) -> None:
+        """Do nothing."""
 
     def prefer(self, server: str) -> None:
         """Do nothing: every call reaches the leader directly, whichever server leads."""

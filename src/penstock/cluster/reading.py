@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.cluster.log import Entry, LogUnavailable, ReplicatedLog
+from penstock.cluster.log import Entry, EntryMissing, LogUnavailable, ReplicatedLog
 from penstock.cluster.record import RecordDamaged, checksum_of, decode_record
 from penstock.cluster.view import LogDamaged, View
 from penstock.errors import StoreDamaged
@@ -56,7 +56,11 @@ def apply_next_entries(
         view.apply(entries)
     except LogDamaged as damage:
         logger.warning("%s; the leader is asked", damage)
+        log.leave_server()
         found = log.entry_at(damage.sequence, READ_S)
+    except EntryMissing:
+        _let_another_lead(log)
+        raise
     else:
         if entries or not has_next:
             return bool(entries)
@@ -66,11 +70,17 @@ def apply_next_entries(
     try:
         view.apply([found])
     except LogDamaged:
-        state = log.state(READ_S)
-        logger.warning("the leader of the replicated log, %s, is asked to hand over", state.leader)
-        log.move_leader([node.name for node in state.nodes if not node.is_leader], READ_S)
+        _let_another_lead(log)
         raise
     return True
+
+
+def _let_another_lead(log: ReplicatedLog) -> None:
+    """Ask the leader, which gave a wrong entry, to hand over."""
+    state = log.state(READ_S)
+    logger.warning("the leader of the replicated log, %s, is asked to hand over", state.leader)
+    log.leave_server()
+    log.move_leader([node.name for node in state.nodes if not node.is_leader], READ_S)
 
 
 def catch_up(view: View, log: ReplicatedLog) -> None:

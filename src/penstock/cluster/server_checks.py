@@ -13,6 +13,7 @@ checks.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,9 @@ class ServerState(NamedTuple):
         cluster_size: number of servers with JetStream in its NATS cluster; 1 for a single server.
         ahead_s: seconds by which its clock is ahead of this machine's.
         missing: number of entries that are missing in the middle of its copy of the log.
+        first: first sequence of its copy.
+        last: last sequence of its copy.
+        has_log: whether it has a copy.
     """
 
     name: str
@@ -79,6 +83,9 @@ class ServerState(NamedTuple):
     cluster_size: int
     ahead_s: float
     missing: int = 0
+    first: int = 0
+    last: int = 0
+    has_log: bool = False
 
 
 def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[ServerFinding]:
@@ -91,7 +98,8 @@ def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[Serve
         return []
     subject = "log servers"
     try:
-        states = _ask_states(settings, time.monotonic() + timeout_s)
+        with contextlib.closing(states_client(settings, _NAME)) as client:
+            states = ask_states(client, settings.name, time.monotonic() + timeout_s)
     except ConfigError as error:
         return [ServerFinding(subject, "blocking", str(error), "mend the file.")]
     except LoginRefused as error:
@@ -149,12 +157,12 @@ def parse_state(answer: Mapping[str, Any], now: datetime, log: str) -> ServerSta
     server, data = answer["server"], answer.get("data", {})
     has_jetstream = not data.get("disabled", False)
     server_time = datetime.fromisoformat(str(server["time"])[:26].rstrip("Z")).replace(tzinfo=UTC)
-    missing = sum(
-        int(stream.get("state", {}).get("num_deleted", 0))
+    copies = [
+        stream.get("state", {})
         for account in data.get("account_details") or ()
         for stream in account.get("stream_detail") or ()
         if stream.get("name") == log
-    )
+    ]
     return ServerState(
         str(server["name"]),
         parse_version(str(server.get("ver", ""))),
@@ -162,38 +170,50 @@ def parse_state(answer: Mapping[str, Any], now: datetime, log: str) -> ServerSta
         bool(data.get("config", {}).get("sync_always", False)),
         int(data.get("meta_cluster", {}).get("cluster_size", 1)),
         (server_time - now).total_seconds(),
-        missing,
+        sum(int(copy.get("num_deleted") or 0) for copy in copies),
+        max((int(copy.get("first_seq") or 0) for copy in copies), default=0),
+        max((int(copy.get("last_seq") or 0) for copy in copies), default=0),
+        bool(copies),
     )
 
 
-def _ask_states(settings: Cluster, ends_s: float) -> list[ServerState]:
-    """Return the states of the servers that answer; an empty list if the login may not ask.
+def states_client(settings: Cluster, name: str) -> NatsClient:
+    """Return a client for ``ask_states``; operators see ``name`` in its connection's name.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
+    """
+    login = read_login(settings.credentials_file)
+    return NatsClient(settings.log, name, login, tls_context(settings))
+
+
+def ask_states(client: NatsClient, log: str, ends_s: float) -> list[ServerState]:
+    """Return the states of the servers that answer; an empty list if the login may not ask.
+
+    Args:
+        client: a client of ``states_client``.
+        log: name of the stream that stores the log.
+        ends_s: deadline (``time.monotonic``).
+
+    Raises:
         LoginRefused: the login is wrong.
         NotSent, NoAnswer: no server was reached, or none answered.
     """
-    login = read_login(settings.credentials_file)
-    client = NatsClient(settings.log, _NAME, login, tls_context(settings))
-    try:
-        client.connect(ends_s)
-        ends_s = min(ends_s, time.monotonic() + _ANSWERS_S_MAX)
-        reply = client.ask(STATE_SUBJECT, b'{"config":true,"streams":true}', ends_s)
-        states: list[ServerState] = []
-        while not states or len(states) < max(state.cluster_size for state in states):
-            try:
-                message = client.next_answer(reply, ends_s)
-            except NoAnswer:
-                if not states:
-                    raise
-                break
-            if message.status == _NO_RESPONDERS:
-                break
-            states.append(parse_state(json.loads(message.data), datetime.now(UTC), settings.name))
-        return states
-    finally:
-        client.close()
+    client.connect(ends_s)
+    ends_s = min(ends_s, time.monotonic() + _ANSWERS_S_MAX)
+    reply = client.ask(STATE_SUBJECT, b'{"config":true,"streams":true}', ends_s)
+    states: list[ServerState] = []
+    while not states or len(states) < max(state.cluster_size for state in states):
+        try:
+            message = client.next_answer(reply, ends_s)
+        except NoAnswer:
+            if not states:
+                raise
+            break
+        if message.status == _NO_RESPONDERS:
+            break
+        states.append(parse_state(json.loads(message.data), datetime.now(UTC), log))
+    return states
 
 
 def _count(states: Sequence[ServerState]) -> ServerFinding:

@@ -42,6 +42,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_position,
 )
+from penstock.cluster.refilling import GRANT_KEY, Grant, decode_grant, encode_grant
 from penstock.cluster.tally import Tally
 from penstock.errors import StoreDamaged, StoreError
 from penstock.store.chunk import decode_key, summarize_chunk
@@ -119,6 +120,7 @@ class View:
         end: position of the last record read; its term is the term of the last claim.
         claim: the last claim that this object has applied; None if there was none.
         skipped: number of records of older terms behind a claim, which were not applied.
+        grant: the last grant to fill a server of the log anew.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class View:
         self.position = self.end = read_position(database)
         self.claim: Claim | None = None
         self.skipped = 0
+        self.grant = decode_grant(database.families["meta"].get(GRANT_KEY))
         self._database = database
         self._on_write = on_write
         self._tally = tally or Tally()
@@ -180,6 +183,21 @@ class View:
     def note_appended(self, position: Position) -> None:
         """Record that the primary has appended and written the records up to ``position``."""
         self.position = self.end = self._complete = position
+
+    def write_grant(self, grant: Grant) -> None:
+        """Write a grant as the primary, through the replicated log.
+
+        Raises:
+            StoreError: it may be unwritten; see ``Database.write``.
+        """
+        database = self._database
+        with database.usage_lock.shared():
+            if database.is_closed:
+                return
+            batch = database.new_batch()
+            batch.put(GRANT_KEY, encode_grant(grant), database.handles["meta"])
+            database.write(batch)
+            self.grant = grant
 
     def pass_claim(self, position: Position) -> None:
         """Move ``position`` and ``end`` to this member's own claim, the record after ``end``.
@@ -269,6 +287,7 @@ class View:
             return
         batch = database.rocks_batch()
         handles = database.handles
+        grant = self.grant
         for kind, family, key, value in operations:
             if family == _PARTS and PARTS_FAMILY not in handles:
                 database.make_parts_family()
@@ -276,6 +295,8 @@ class View:
             if kind == PUT:
                 if family == _META and key == FORMAT_KEY:
                     refuse_format(value)
+                elif family == _META and key == GRANT_KEY:
+                    grant = decode_grant(value)
                 batch.put(key, value, handle)
             elif kind == DELETE:
                 batch.delete(key, handle)
@@ -286,6 +307,7 @@ class View:
             self._hide_removed(operations)
         database.write_here(batch, sync=False)
         self.position = self._complete
+        self.grant = grant
         if self._watermark is not None:
             self._show_written(operations)
         if self._on_write is not None and operations:

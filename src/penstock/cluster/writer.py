@@ -60,6 +60,7 @@ class LogWriter:
     Attributes:
         position: position of the last record in the log, whichever member wrote it.
         term: the term of this writer's records; 0 before ``claim``.
+        claimed: sequence of the claim; 0 before it.
         one_at_a_time: lock that a thread holds while it appends, or makes another call to the
             writer's log.
         is_in_doubt: whether ``resume`` must be called before the next append.
@@ -78,6 +79,7 @@ class LogWriter:
         self.one_at_a_time = threading.RLock()
         self.position = Position()
         self.term = 0
+        self.claimed = 0
         self.is_in_doubt = True
         self.fenced_by = ""
         self._append_s_max = append_s_max
@@ -106,6 +108,7 @@ class LogWriter:
         self._is_claiming = True
         self._append(CLAIM, body)
         self._is_claiming = False
+        self.claimed = self.position.sequence
         return self.position
 
     def append(self, body: bytes) -> Position:

@@ -58,6 +58,10 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
         version: its version of Penstock.
         note: its present problem, in one sentence; empty without a problem.
         damaged: damaged entries of the log that servers gave it since its start.
+        log_server: the name of the log's server on its machine.
+        server_health: the health of that server, as the member judges it: "whole", "behind",
+            "silent", "damaged", "lost" or "unknown"; empty if it has not judged yet.
+        server_note: the problem of that server, in one sentence; empty without one.
         skipped: records of a former primary that it has not applied since its start, because they
             were appended behind the claim of the next primary.
     """
@@ -74,6 +78,9 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     damaged: int = 0
     skipped: int = 0
+    log_server: str = ""
+    server_health: str = ""
+    server_note: str = ""
 
     @property
     def is_silent(self) -> bool:

@@ -450,6 +450,24 @@ _CLUSTER: Final = (
         COUNTER,
         "Entries that one server of the log gave damaged or not at all, and another gave whole",
     ),
+    Family(
+        "cluster_server_health",
+        GAUGE,
+        "1 for the health of the log's server on this machine (whole, behind, silent, damaged,"
+        " lost, unknown), 0 for the others",
+        ("health",),
+    ),
+    Family(
+        "cluster_server_refills",
+        COUNTER,
+        "Times that the data of the log's server on this machine were set aside, and filled anew"
+        " from the others",
+    ),
+    Family(
+        "cluster_server_restarts",
+        COUNTER,
+        "Times that the log's server on this machine was restarted because it made no progress",
+    ),
 )
 
 PROCESS: Final = (

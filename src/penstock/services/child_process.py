@@ -48,6 +48,7 @@ class ChildProcess:
             kinds: secrets are passed as names of files.
         on_line: called with each line that the child prints; None logs a line with ``ready``.
         stop_timeout_s: time in seconds from SIGTERM to SIGKILL.
+        on_exit: called with the exit code when the child has ended by itself; None for no callback.
 
     Attributes:
         restarts: how often the child ended and was started again, for whatever reason.
@@ -62,6 +63,7 @@ class ChildProcess:
         arguments: Sequence[str] = (),
         on_line: Callable[[str], None] | None = None,
         stop_timeout_s: float = STOP_TIMEOUT_S,
+        on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -70,6 +72,7 @@ class ChildProcess:
         self._port = port
         self._on_line = on_line or self._log_if_ready
         self._stop_timeout_s = stop_timeout_s
+        self._on_exit = on_exit
         self._is_restarting = False
         self._process: Process | None = None
         self._watch_task: asyncio.Task[None] | None = None
@@ -127,7 +130,10 @@ class ChildProcess:
         while True:
             started_s = loop.time()
             try:
-                ended = f"ended with code {await self._run()}"
+                code = await self._run()
+                ended = f"ended with code {code}"
+                if self._on_exit is not None:
+                    self._on_exit(code)
             except OSError as error:  # no process or descriptor left, no memory: it may pass
                 ended = f"could not be started: {error.strerror or error}"
             self.restarts += 1

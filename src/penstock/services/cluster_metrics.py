@@ -17,6 +17,7 @@ from typing import Final, final, get_args
 from penstock.cluster.beats import RoleName
 from penstock.cluster.log import LogState, LogUnavailable
 from penstock.cluster.member import Member
+from penstock.cluster.server_health import Health as ServerHealth
 from penstock.control.metric_families import FAMILIES, MetricSample
 from penstock.control.metric_requests import (
     Distribution,
@@ -30,6 +31,7 @@ from penstock.errors import ConfigError
 from penstock.services.control import Control
 
 _ROLES: Final = get_args(RoleName)
+_HEALTHS: Final = get_args(ServerHealth)
 
 
 @final
@@ -71,6 +73,12 @@ class ClusterMetrics:
         yield "cluster_seedings", (), tally.seedings
         yield "cluster_records_skipped", (), tally.skipped
         yield "cluster_entries_damaged", (), tally.damaged
+        keeper = member.keeper
+        if keeper is not None:
+            for health in _HEALTHS:
+                yield "cluster_server_health", (health,), keeper.judgement.health == health
+            yield "cluster_server_refills", (), keeper.refills
+            yield "cluster_server_restarts", (), keeper.restarts
         yield from self._log_samples(beat.node, beat.applied)
         now_s = member.now_s()
         for node, heard in member.recent_beats().items():

@@ -31,6 +31,7 @@ def problems(
         log_error: the reason why ``log`` is None.
     """
     found = [f"{one.node}: {one.note}" for one in members if one.note]
+    found += [f"{one.node}: {one.server_note}" for one in members if one.server_note]
     if isinstance(log_error, LogMissing):
         found += _missing_log_problems(members, log_error)
     else:

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from typing import Final, final
 
 from penstock.cluster.nats_program import check_version, find_nats_server, version_text
 from penstock.config.settings import Settings
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StoreFailed
 from penstock.services.child_process import ChildProcess
 from penstock.store.database import make_directory
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
@@ -38,6 +39,18 @@ _READY: Final = "Server is ready"
 _LINE: Final = re.compile(r"\[\d+\] \S+ \S+ \[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _WARNING_LEVELS: Final = ("WRN", "ERR")
 _NUMBERS: Final = re.compile(r"\d+")
+_FATAL: Final = "FTL"
+_OVER_DATA: Final = "JetStream"  # in the fatal line of a server that cannot use its data
+_FATAL_CODE: Final = 1
+_PANIC_CODE: Final = 2
+_ASIDE: Final = "nats.set-aside-"
+ASIDE_MAX: Final = 3
+"""Number of data directories set aside beside which no further one is: a person must look at the
+disk."""
+
+FREE_BYTES_MIN: Final = 64 << 20
+"""Room on the disk without which a server is not filled anew: it would be full again."""
+
 _IGNORED_WARNING: Final = "Plaintext passwords detected"
 """Passwords made by `penstock cluster init` are random, and the broker's copy of one must be
 readable anyway; the files are private."""
@@ -54,6 +67,7 @@ class NatsServer:
     Attributes:
         process: the child process.
         ready: set while the server accepts connections.
+        crashes: how often it ended by itself, over its data.
 
     Raises:
         ConfigError: the program is missing or too old, there is no such file, or the directory for
@@ -88,9 +102,18 @@ class NatsServer:
             "--store_dir",
             str(data),
         )
+        self._data = data
         self.ready = asyncio.Event()
+        self.crashes = 0
+        self._fatal = ""  # the fatal line of the present process
         self.process: Final = ChildProcess(
-            NAME, _MODULE, None, arguments, on_line=self._log_line, stop_timeout_s=_STOP_TIMEOUT_S
+            NAME,
+            _MODULE,
+            None,
+            arguments,
+            on_line=self._log_line,
+            stop_timeout_s=_STOP_TIMEOUT_S,
+            on_exit=self._count_crash,
         )
 
     def start(self) -> None:
@@ -106,6 +129,41 @@ class NatsServer:
         await self.process.stop()
         self.ready.clear()
 
+    def set_aside(self) -> Path:
+        """Rename the data directory of the stopped server, and make an empty one; return the new
+        name.
+
+        Raises:
+            StoreFailed: that would not help, or cannot be done; the message says what to do.
+        """
+        before = sorted(self._data.parent.glob(f"{_ASIDE}*"))
+        if len(before) >= ASIDE_MAX:
+            raise StoreFailed(
+                f"{len(before)} of its data directories lie aside in {self._data.parent} already:"
+                " replace the disk, or remove them if it is in order"
+            )
+        try:
+            free_bytes = shutil.disk_usage(self._data.parent).free
+            if free_bytes < FREE_BYTES_MIN:
+                raise StoreFailed(
+                    f"its disk has {free_bytes >> 20} MB left: make room, it is filled anew then"
+                )
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+            aside = self._data.with_name(f"{_ASIDE}{stamp}")
+            self._data.rename(aside)
+            make_directory(self._data)
+        except OSError as error:
+            raise StoreFailed(
+                f"its data directory {self._data} cannot be set aside ({error.strerror}): look at"
+                " the disk"
+            ) from error
+        return aside
+
+    def _count_crash(self, code: int) -> None:
+        fatal, self._fatal = self._fatal, ""
+        is_over_data = code == _FATAL_CODE and _OVER_DATA in fatal
+        self.crashes += is_over_data or code == _PANIC_CODE
+
     def _log_line(self, line: str) -> None:
         found = _LINE.fullmatch(line)
         if found is None:  # a line of ``nats_server_start``, or a mistake in the configuration
@@ -119,7 +177,8 @@ class NatsServer:
             logger.info("%s %s is ready", NAME, self._version)
         elif level in _WARNING_LEVELS and not text.startswith(_IGNORED_WARNING):
             self._warn(text)
-        elif level == "FTL":
+        elif level == _FATAL:
+            self._fatal = text
             logger.error("%s: %s", NAME, Sentence(text))
         else:
             logger.debug("%s: %s", NAME, Sentence(text))
@@ -130,10 +189,41 @@ class NatsServer:
         warn_limited(logger, self._limiter, time.monotonic(), kind, "%s: %s", NAME, Sentence(text))
 
 
+@final
+class RunningNatsServer:
+    """The server of ``nats_server_running``, for other threads; see ``keeper.LocalServer``.
+
+    Args:
+        server: the server.
+        loop: the event loop in which it is watched.
+    """
+
+    def __init__(self, server: NatsServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+
+    @property
+    def crashes(self) -> int:
+        """How often it ended by itself, over its data."""
+        return self._server.crashes
+
+    def stop(self) -> None:
+        """End it and wait for it."""
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()
+
+    def start(self) -> None:
+        """Start it."""
+        self._loop.call_soon_threadsafe(self._server.start)
+
+    def set_aside(self) -> Path:
+        """Rename the data directory of the stopped server; see ``NatsServer.set_aside``."""
+        return self._server.set_aside()
+
+
 @contextlib.contextmanager
-def nats_server_running(settings: Settings) -> Iterator[None]:
+def nats_server_running(settings: Settings) -> Iterator[RunningNatsServer | None]:
     """Run the NATS server of cluster.server_config, if set, until the block ends; a thread of
-    its own watches it.
+    its own watches it. Yield the server, or None.
 
     The block must enclose a member's whole run, from opening the log to closing the store, because
     the broker's last commit needs the server.
@@ -142,7 +232,7 @@ def nats_server_running(settings: Settings) -> Iterator[None]:
         ConfigError: the program is missing or too old, or its configuration is missing.
     """
     if not settings.cluster.server_config:
-        yield
+        yield None
         return
     config = Path(settings.cluster.server_config)
     server = NatsServer(config, settings.durability.data_dir)
@@ -150,10 +240,11 @@ def nats_server_running(settings: Settings) -> Iterator[None]:
         loop = runner.get_loop()
         thread = threading.Thread(target=loop.run_forever, name=NAME, daemon=True)
         thread.start()
+        running = RunningNatsServer(server, loop)
         try:
-            loop.call_soon_threadsafe(server.start)  # it cannot fail; the child's start may
-            yield
+            running.start()  # it cannot fail; the child's start may
+            yield running
         finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+            running.stop()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()

@@ -145,6 +145,9 @@ def _member_state(beat: Beat, heard_s: float) -> MemberState:
         beat.note,
         beat.damaged,
         beat.skipped,
+        beat.log_server,
+        beat.server_health,
+        beat.server_note,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cluster.beats import Beat
 from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Progress
-from penstock.cluster.log import EntriesTrimmed, Entry, LogUnavailable
+from penstock.cluster.log import EntriesTrimmed, Entry, EntryMissing, LogUnavailable
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import PUT
 from penstock.cluster.reading import ViewAhead, catch_up
@@ -34,6 +34,7 @@ class DamagedLog:
         self.entry_bytes_max = log.entry_bytes_max
         self.damaged: set[int] = set()
         self.holes: set[int] = set()
+        self.missing_everywhere: set[int] = set()
         self.leader_damaged = False
         self.leader_lacks = False
         self.replica_is_gone = False
@@ -46,12 +47,19 @@ class DamagedLog:
         self.trim = log.trim
         self.state = log.state
         self.prefer = log.prefer
+        self.read_copy = log.read_copy
+        self.left = 0  # how often its server was left
         self.close = log.close
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
         if self.replica_is_gone or timeout_s < self.needs_s:
             raise LogUnavailable("no answer")
         found = self._log.read(first, count_max, timeout_s)
+        missing = min(self.missing_everywhere, default=None)
+        if first == missing:
+            raise EntryMissing(f"the entry {first} is missing")
+        if missing is not None:
+            found = [entry for entry in found if entry.sequence < missing]
         return [self._given(entry) for entry in found if entry.sequence not in self.holes]
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
@@ -60,6 +68,9 @@ class DamagedLog:
             return None
         found = self._log.entry_at(sequence, timeout_s)
         return self._given(found) if found is not None and self.leader_damaged else found
+
+    def leave_server(self) -> None:
+        self.left += 1
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
         self.moved_to += preferred
@@ -302,6 +313,17 @@ def test_where_the_leader_is_wrong_another_one_shall_lead(bench: Bench) -> None:
     bench.follow()
     assert bench.is_level()
     assert bench.follower.note == ""
+
+
+def test_where_the_leader_lacks_an_entry_too_another_one_shall_lead(bench: Bench) -> None:
+    bench.log.missing_everywhere = {2}
+    assert bench.step() is Progress.READ
+    assert bench.step() is Progress.UNREACHABLE
+    assert bench.log.moved_to == ["m2", "m3"]
+    assert bench.log.left == 1
+    bench.log.missing_everywhere = set()
+    bench.follow()
+    assert bench.is_level()
 
 
 def test_while_it_cannot_read_on_it_claims_nothing(bench: Bench) -> None:

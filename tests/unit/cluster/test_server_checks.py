@@ -63,7 +63,7 @@ def test_a_servers_answer_is_read() -> None:
     server = {"name": "a", "ver": "2.15.1", "time": "2026-11-27T12:00:01.500000001Z"}
     config = {"sync_interval": 120_000_000_000, "sync_always": True}
     streams = [
-        {"name": "penstock", "state": {"num_deleted": 7}},
+        {"name": "penstock", "state": {"num_deleted": 7, "first_seq": 40, "last_seq": 60}},
         {"name": "other", "state": {"num_deleted": 9}},
     ]
     data = {
@@ -72,7 +72,7 @@ def test_a_servers_answer_is_read() -> None:
         "account_details": [{"stream_detail": streams}],
     }
     read = parse_state({"server": server, "data": data}, now, "penstock")
-    assert read == GOOD._replace(ahead_s=1.5, missing=7)
+    assert read == GOOD._replace(ahead_s=1.5, missing=7, first=40, last=60, has_log=True)
     whole_second = server | {"time": "2026-11-27T12:00:01Z"}
     read = parse_state({"server": whole_second, "data": {"disabled": True}}, now, "penstock")
     assert read == ServerState("a", (2, 15, 1), False, False, 1, 1.0)

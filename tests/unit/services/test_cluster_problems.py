@@ -54,6 +54,11 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
             "c was not heard for 70 s",
         ),
         ([PRIMARY, replace(STANDBY, damaged=3)], LOG, "b was given 3 damaged entries"),
+        (
+            [PRIMARY, replace(STANDBY, server_note="the server n2 of the log is damaged")],
+            LOG,
+            "b: the server n2 of the log is damaged",
+        ),
         ([PRIMARY, replace(STANDBY, version="2")], LOG, "different versions of Penstock, 1, 2"),
         ([PRIMARY, replace(STANDBY, applied=88)], LOG, "the view of b ends at 88, and the log"),
     ],

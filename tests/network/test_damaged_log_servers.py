@@ -1,0 +1,122 @@
+"""A server of the log that is damaged, or lives and is of no use: its member notices, and the other
+servers fill it anew, without a person."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.protocol.kinds import V5
+from tests.support import nats_cluster
+from tests.support.deadline import wait_for
+from tests.support.failing_disk import failing_disk
+from tests.support.machines import Machine, Machines
+from tests.support.raw_client import RawClient
+
+pytestmark = nats_cluster.needed
+
+MESSAGES = 400
+PAYLOAD_BYTES = 40_000  # more in all than after what a server's Raft log is compacted
+MENDED_S = 150.0  # it is restarted first, which is to be of no use for a while
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Three machines whose brokers run the servers; the tests go on where the one before ended."""
+    directory = tmp_path_factory.mktemp("machines")
+    with Machines(directory, brokers_run_servers=True) as machines:
+        yield machines
+
+
+@pytest.fixture
+def damaged(machines: Machines) -> Machine:
+    """The machine whose server follows, and whose broker does, too; its broker is paused, so that
+    the log keeps what its view lacks, and the log has so much that servers have snapshots."""
+    machines.wait_until_healthy()
+    leader = wait_for("a leader", machines.log_leader)
+    primary = wait_for("a primary", machines.primary)
+    machine = next(one for one in machines.all.values() if one not in (leader, primary))
+    machine.member.pause()
+    publish(primary)
+    return machine
+
+
+def publish(machine: Machine, messages: int = MESSAGES) -> None:
+    """Publish messages, each of which is a commit of its own."""
+    with RawClient(machine.member.address, V5) as client:
+        client.connect("publisher")
+        for _ in range(messages):
+            client.publish("t", random.randbytes(PAYLOAD_BYTES), 1)
+
+
+def set_aside(machine: Machine) -> list[Path]:
+    return sorted(machine.member.data_dir.glob("nats.set-aside-*"))
+
+
+def health_of(machines: Machines, machine: Machine) -> str:
+    """What the primary knows of the server of ``machine``."""
+    primary = machines.primary()
+    with contextlib.suppress(PenstockError):
+        state = None if primary is None else primary.member.state()
+        for one in () if state is None else state.members:
+            if one.node == machine.name:
+                return one.server_health
+    return ""
+
+
+def flip(path: Path) -> None:
+    """Turn a bit in the middle of a file."""
+    place = path.stat().st_size // 2
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 4]))
+
+
+def wait_until_filled_anew(machines: Machines, machine: Machine) -> None:
+    """Wait until its data were set aside, and it is whole; remove what was set aside."""
+    wait_for("its data to be set aside", lambda: set_aside(machine), MENDED_S)
+    wait_for("a whole server", lambda: health_of(machines, machine) == "whole", MENDED_S)
+    machines.wait_until_healthy()
+    (aside,) = set_aside(machine)
+    shutil.rmtree(aside)
+    publish(wait_for("a primary", machines.primary), 5)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param("**/streams/*/msgs/*.blk", id="block-of-the-log"),
+        pytest.param("**/_js_/S-*/snapshots/*", id="snapshot-of-the-log"),
+        pytest.param("**/_js_/_meta_/snapshots/*", id="snapshot-of-the-meta-group"),
+    ],
+)
+def test_a_server_with_a_damaged_file_is_filled_anew(
+    machines: Machines, damaged: Machine, files: str
+) -> None:
+    damaged.nats.kill()
+    flip(min(damaged.nats.store_dir.glob(files)))
+    damaged.member.resume()
+    wait_until_filled_anew(machines, damaged)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes system calls fail")
+def test_a_server_that_lives_on_a_failed_disk_is_restarted(
+    machines: Machines, damaged: Machine
+) -> None:
+    damaged.member.resume()
+    machines.wait_until_healthy()
+    pid = damaged.nats.pid
+    primary = wait_for("a primary", machines.primary)
+    with failing_disk(pid):
+        publish(primary, 50)
+        wait_for("its restart", lambda: damaged.nats.pid not in (0, pid), MENDED_S)
+    wait_for("a whole server", lambda: health_of(machines, damaged) == "whole", MENDED_S)
+    assert not set_aside(damaged)
