@@ -100,6 +100,7 @@ def others_are_whole(node: str, beats: Mapping[str, Beat], state: LogState) -> b
         if server.name != own
         and server.name in whole
         and server.is_current
+        and server.seen_s is not None
         and server.seen_s <= HEARD_S_MAX
     ]
     return state.has_quorum and state.leader in others and len(others) * 2 > len(state.nodes)
