@@ -29,6 +29,7 @@ from typing import Final
 from penstock.version import build_kind
 from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Verdict, note, noted, total
+from tests.support.machines import RunBy
 from tests.support.networks import Network, obstacle
 
 FAULTS: Final = 30
@@ -42,10 +43,10 @@ def storm(
     only: list[str],
     has_network: bool,
     lands: bool,
-    damages: bool = False,
+    run_by: RunBy = "test",
 ) -> Verdict | None:
     """Play one storm; return its verdict, None if it failed."""
-    kinds = kinds_of(has_network, damages)
+    kinds = kinds_of(has_network, run_by)
     if only:
         kinds = [kind for kind in kinds if kind.name in only]
     where = "network namespaces" if has_network else "loopback"
@@ -65,7 +66,7 @@ def storm(
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(Network(MACHINES)) if has_network else None
             stack.enter_context(contextlib.redirect_stdout(said))
-            verdict = play(directory, network, seed, faults, kinds, tell, seconds, lands, damages)
+            verdict = play(directory, network, seed, faults, kinds, tell, seconds, lands, run_by)
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -88,13 +89,15 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="storms, each with the next seed")
     parser.add_argument("--add-to", type=Path, metavar="FILE", help="note them, print the sum")
     parser.add_argument("--only", action="append", help="this kind; again for more")
-    parser.add_argument("--damage", action="store_true", help="damaged servers of the log")
+    parser.add_argument(
+        "--damage", choices=("brokers", "etcd"), help="damaged servers of the log, run by these"
+    )
     parser.add_argument("--no-landing", action="store_true", help="without Spark")
     parser.add_argument("--loopback", action="store_true", help="without network namespaces")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end all we began
     faults = asked.faults or (FAULTS if asked.seconds is None else sys.maxsize)
-    why = "asked for" if asked.loopback else obstacle()
+    why = "asked for" if asked.loopback or asked.damage == "etcd" else obstacle()
     if why:
         print(f"on loopback, without faults of the network: {why}")
     seconds = float("inf") if asked.seconds is None else asked.seconds

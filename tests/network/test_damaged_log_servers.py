@@ -30,7 +30,7 @@ MENDED_S = 150.0  # it is restarted first, which is to be of no use for a while
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     """Three machines whose brokers run the servers; the tests go on where the one before ended."""
     directory = tmp_path_factory.mktemp("machines")
-    with Machines(directory, brokers_run_servers=True) as machines:
+    with Machines(directory, run_by="brokers") as machines:
         yield machines
 
 

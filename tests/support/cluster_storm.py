@@ -28,10 +28,10 @@ from tests.support.cluster_faults import FAULTS, Fault
 from tests.support.cluster_landing import Landing
 from tests.support.cluster_load import Load, Traffic
 from tests.support.cluster_verdict import Interruption, Verdict
-from tests.support.damage_faults import DAMAGE
+from tests.support.damage_faults import DAMAGE, ETCD_DAMAGE
 from tests.support.deadline import let_pass, wait_for
 from tests.support.kills import compare_log
-from tests.support.machines import Machines
+from tests.support.machines import Machines, RunBy
 from tests.support.networks import Network
 
 SILENCE_S: Final = 0.25
@@ -80,9 +80,9 @@ class Silences:
                 before, self._last_s = now, now_s
 
 
-def kinds_of(has_network: bool, brokers_run_servers: bool = False) -> list[Fault]:
+def kinds_of(has_network: bool, run_by: RunBy = "test") -> list[Fault]:
     """Return the faults that are possible here."""
-    faults = DAMAGE if brokers_run_servers else FAULTS
+    faults = {"test": FAULTS, "brokers": DAMAGE, "etcd": ETCD_DAMAGE}[run_by]
     return [fault for fault in faults if has_network or not fault.needs_network]
 
 
@@ -95,7 +95,7 @@ def play(
     tell: Callable[[str], None] = lambda _progress: None,
     seconds: float = float("inf"),
     lands: bool = False,
-    brokers_run_servers: bool = False,
+    run_by: RunBy = "test",
 ) -> Verdict:
     """Run a load, do faults of all kinds in turn, and compare the ledgers.
 
@@ -108,7 +108,7 @@ def play(
         tell: told how far it is.
         seconds: time after which no fault is begun.
         lands: whether a landing job runs, whose table is compared with the log.
-        brokers_run_servers: as for ``Machines``.
+        run_by: as for ``Machines``.
 
     Raises:
         AssertionError: a promise was broken.
@@ -120,7 +120,7 @@ def play(
         directory,
         network,
         {"limits.max_mqueue_len": 0},
-        brokers_run_servers=brokers_run_servers,
+        run_by=run_by,
     )
     for machine in machines.all.values():
         machine.give_clock()
@@ -220,7 +220,7 @@ def suffer(
         repair()
     _wait_for_traffic(load)
     refills = 0
-    if machines.brokers_run_servers:
+    if machines.is_damaged:
         machines.wait_until_healthy()
         refills = machines.remove_set_aside()
     return Interruption(fault.name, silences.longest_since(counts_s), refills)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,13 @@ FILES: Final = {
     "meta state": ("**/_js_/_meta_/meta.*", "**/_js_/_meta_/msgs/index.db"),
 }
 """The kinds of files of a NATS server, as patterns below its directory."""
+
+ETCD_FILES: Final = {
+    "database": ("member/snap/db",),
+    "write-ahead log": ("member/wal/*.wal",),
+    "snapshot": ("member/snap/*.snap",),
+}
+"""The kinds of files of an etcd server."""
 
 _ZEROS: Final = 4096
 _GROWS_S: Final = (1.0, 4.0)
@@ -89,11 +96,12 @@ def files_of(directory: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 
 def _while_its_server_is_down(machine: Machine, change: Callable[[], None]) -> None:
-    """Kill the server, change its files, and let its broker start it again."""
+    """Kill the server, change its files, and start it again, or let its broker do so."""
     machine.member.pause()
     try:
         machine.nats.kill()
         change()
+        machine.nats.start()
     finally:
         machine.member.resume()
 
@@ -140,7 +148,7 @@ def _lose_server(machines: Machines, draw: random.Random) -> Repair:
 
 def _copied(machine: Machine) -> Path:
     """Copy the files of a server at one moment; return the copy."""
-    copy = machine.member.data_dir / "copy"
+    copy = machine.nats.store_dir.with_name("copy")
     machine.nats.pause()
     try:
         subprocess.run(["cp", "-a", str(machine.nats.store_dir), str(copy)], check=True)
@@ -191,6 +199,8 @@ def _lie(machines: Machines, draw: random.Random) -> Repair:
 
     def repair() -> None:
         for one in machines.all.values():
+            one.nats.start()
+        for one in machines.all.values():
             one.member.start()
 
     return repair
@@ -202,19 +212,25 @@ def _replace_machine(machines: Machines, draw: random.Random) -> Repair:
     machine.nats.kill()
     machine.member.kill()
     shutil.rmtree(machine.member.data_dir)
+    if machine.nats.store_dir.exists():
+        shutil.rmtree(machine.nats.store_dir)
 
     def repair() -> None:
+        machine.nats.start()
         machine.member.start()
 
     return repair
 
 
-DAMAGE: Final = (
-    *(
+def _in_files(files: Mapping[str, tuple[str, ...]]) -> list[Fault]:
+    return [
         Fault(f"{how} {name}", partial(_damage, how=how, patterns=patterns), (0, 1))
-        for name, patterns in FILES.items()
+        for name, patterns in files.items()
         for how in HOW
-    ),
+    ]
+
+
+_ELSE: Final = (
     Fault("failing disk", _failing_disk, (5, 40)),
     Fault("lost server", _lose_server, (0, 1)),
     Fault("older server", _put_server_back, (0, 1)),
@@ -222,3 +238,5 @@ DAMAGE: Final = (
     Fault("lying disk", _lie, (0, 1), from_repair=True),
     Fault("replaced machine", _replace_machine, (0, 2)),
 )
+DAMAGE: Final = (*_in_files(FILES), *_ELSE)
+ETCD_DAMAGE: Final = (*_in_files(ETCD_FILES), *_ELSE)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import pytest
 
 from tests.support.deadline import wait_for
 from tests.support.log_servers import SERVERS, LogServer, LogServers, answer_at
 
+_CALL_S: Final = 10.0
 _PROGRAM: Final = shutil.which("etcd")
 
 needed = pytest.mark.skipif(
@@ -27,23 +32,41 @@ class EtcdServer(LogServer):
         name: its name.
         directory: an empty directory for its data and its log.
         scheme: of its URL.
+
+    Attributes:
+        store_dir: its data.
     """
 
     def __init__(self, name: str, directory: Path, scheme: str) -> None:
         super().__init__(name, directory, ports=3)
         port, peer_port, self._metrics_port = self.ports
-        self._data_dir = directory / "data"
+        self.store_dir = directory / "data"
         self.url = f"{scheme}://127.0.0.1:{port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
 
     def configure(self, servers: Sequence[EtcdServer], options: Sequence[str]) -> None:
         """Say which servers there are, and what else it is told."""
+        self._configured = (tuple(servers), tuple(options))
+        self._configure("new")
+
+    def begin_anew(self) -> None:
+        """Begin with empty data at the next start, as a member that was added to the cluster."""
+        self.store_dir.rename(self.store_dir.with_name(f"aside-{time.time_ns()}"))
+        self._configure("existing")
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """Return whether it is healthy, as a NATS server answers ``/healthz``."""
+        del path
+        return {"status": "ok" if self.is_healthy() else ""}
+
+    def _configure(self, state: str) -> None:
+        servers, options = self._configured
         peers = ",".join(f"{server.name}={server.peer_url}" for server in servers)
         self.command = [
-            *(str(_PROGRAM), "--name", self.name, "--data-dir", str(self._data_dir)),
+            *(str(_PROGRAM), "--name", self.name, "--data-dir", str(self.store_dir)),
             *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
             *("--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url),
-            *("--initial-cluster", peers, "--initial-cluster-state", "new"),
+            *("--initial-cluster", peers, "--initial-cluster-state", state),
             *("--listen-metrics-urls", f"http://127.0.0.1:{self._metrics_port}"),
             *("--logger", "zap", *options),
         ]
@@ -62,6 +85,7 @@ class EtcdCluster(LogServers[EtcdServer]):
         servers: how many.
         options: more options of each server.
         scheme: of the URLs; ``https`` needs options with a certificate.
+        names: their names; numbered without.
     """
 
     def __init__(
@@ -70,16 +94,46 @@ class EtcdCluster(LogServers[EtcdServer]):
         servers: int = SERVERS,
         options: Sequence[str] = (),
         scheme: str = "http",
+        names: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        for number in range(1, servers + 1):
-            home = directory / f"e{number}"
+        for name in names or [f"e{number}" for number in range(1, servers + 1)]:
+            home = directory / name
             home.mkdir(parents=True)
-            self.servers.append(EtcdServer(f"e{number}", home, scheme))
+            self.servers.append(EtcdServer(name, home, scheme))
         for server in self.servers:
             server.configure(self.servers, options)
+
+    def fill_anew(self, name: str) -> None:
+        """Remove a server from the cluster, add it again, and start it with empty data: what
+        `etcdctl` does for an operator."""
+        server = self.server(name)
+        other = next(one for one in self.servers if one is not server and one.is_healthy())
+        if server.is_running:
+            server.kill()
+        members = _post(other, "/v3/cluster/member/list", {})["members"]
+        for member in members:
+            if server.peer_url in member["peerURLs"]:
+                _post(other, "/v3/cluster/member/remove", {"ID": member["ID"]})
+        wait_for(
+            "the member to be added",
+            lambda: _post(other, "/v3/cluster/member/add", {"peerURLs": [server.peer_url]}),
+        )
+        server.begin_anew()
+        server.start()
 
     def wait_until_whole(self) -> None:
         """Wait until each server knows a leader."""
         for server in self.servers:
             wait_for(f"{server.name} of etcd", server.is_healthy)
+
+
+def _post(server: EtcdServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a server; an empty one where it refuses for now."""
+    request = urllib.request.Request(f"{server.url}{path}", json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError:  # for example, the others are not known to be healthy yet
+        return {}

@@ -20,7 +20,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Literal, TypeAlias, final
 
 from penstock.cluster.connecting import connector_for
 from penstock.cluster.log import LogUnavailable, ReplicatedLog
@@ -30,13 +30,17 @@ from penstock.protocol.packets import Connack
 from tests.support.broker import Address
 from tests.support.child_servers import ACCOUNTS, ChildServer
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.etcd_cluster import EtcdCluster, EtcdServer
 from tests.support.members import NAMES, MemberBroker, Members, level_contents
 from tests.support.nats_cluster import NatsCluster, NatsServer
 from tests.support.networks import CLIENT, LOOPBACK, Network, Place
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
 from tests.support.wall_clock import WallClock
 
+RunBy: TypeAlias = Literal["test", "brokers", "etcd"]
+
 CLUSTER: Final = "storm"
+ADVICE: Final = "`etcdctl member remove`"
 SMALL_DISK_MIB: Final = 512
 _HEALTHY_S: Final = 120.0  # a server that was away reads all that it missed, on a busy machine
 _FILLED_S: Final = 400.0  # a damaged one is restarted first, and all have to be whole
@@ -101,7 +105,7 @@ class Machine:
         self,
         name: str,
         place: Place,
-        nats: NatsServer | ChildServer,
+        nats: NatsServer | ChildServer | EtcdServer,
         member: MemberBroker,
         net: Network | None,
     ) -> None:
@@ -158,8 +162,9 @@ class Machines:
         network: where they are; None for loopback.
         settings: "group.name" to value, for all brokers.
         names: their names.
-        brokers_run_servers: whether each broker runs the NATS server of its machine, as in the
-            directories of `penstock cluster init`; the test runs them otherwise.
+        run_by: who runs the servers of the log: "test", NATS servers; "brokers", each broker that
+            of its machine, as in the directories of `penstock cluster init`; "etcd", etcd servers
+            that the test runs, on loopback.
     """
 
     def __init__(
@@ -168,18 +173,22 @@ class Machines:
         network: Network | None = None,
         settings: Mapping[str, object] | None = None,
         names: Sequence[str] = NAMES,
-        brokers_run_servers: bool = False,
+        run_by: RunBy = "test",
     ) -> None:
         places = {name: network.place(name) if network else LOOPBACK for name in names}
         self.network = network
         self.client = network.place(CLIENT) if network else LOOPBACK
-        self.brokers_run_servers = brokers_run_servers
-        self.nats = NatsCluster(
-            directory / "nats",
-            lines=ACCOUNTS,
-            places=places,
-            has_store_dir=not brokers_run_servers,
-        )
+        self.run_by = run_by
+        self.nats: NatsCluster | EtcdCluster
+        if run_by == "etcd":
+            self.nats = EtcdCluster(directory / "etcd", names=names)
+        else:
+            self.nats = NatsCluster(
+                directory / "nats",
+                lines=ACCOUNTS,
+                places=places,
+                has_store_dir=run_by == "test",
+            )
         token_file = directory / "seed.token"
         token_file.touch(mode=0o600)
         token_file.write_text(secrets.token_hex(32))
@@ -198,13 +207,16 @@ class Machines:
         self.all: dict[str, Machine] = {}
         for name in names:
             member, server = self.members[name], self.nats.server(name)
-            nats: NatsServer | ChildServer = server
-            if brokers_run_servers:
+            nats: NatsServer | ChildServer | EtcdServer = server
+            if run_by == "brokers":
+                assert isinstance(server, NatsServer)
                 nats = ChildServer(server, member.data_dir, places[name])
                 member.set_environment("PENSTOCK_CLUSTER__SERVER_CONFIG", str(server.config_file))
             self.all[name] = Machine(name, places[name], nats, member, network)
+        self.filled_anew = 0  # servers of etcd, by the operator
         self.small: Machine | None = None  # its NATS server has a disk of its own
-        if network is not None and not brokers_run_servers:
+        if network is not None and run_by == "test":
+            assert isinstance(self.nats, NatsCluster)
             self.small = self.all[names[-1]]
             self.small.nats.store_dir.mkdir()
             network.give_disk(names[-1], self.small.nats.store_dir, SMALL_DISK_MIB)
@@ -212,9 +224,9 @@ class Machines:
     def __enter__(self) -> Machines:
         """Start all, and wait for a primary."""
         try:
-            if not self.brokers_run_servers:
+            if self.run_by != "brokers":
                 self.nats.start()
-            self.members.start(_FILLED_S if self.brokers_run_servers else DEADLINE_S)
+            self.members.start(_FILLED_S if self.is_damaged else DEADLINE_S)
         except BaseException:
             self._close()
             raise
@@ -223,6 +235,11 @@ class Machines:
     def __exit__(self, *_: object) -> None:
         """End all."""
         self._close()
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether files of the servers of the log may be damaged, and have to be whole again."""
+        return self.run_by != "test"
 
     @property
     def addresses(self) -> list[Address]:
@@ -275,17 +292,50 @@ class Machines:
 
     def wait_until_healthy(self) -> None:
         """Wait until all servers are whole, one broker is the primary and the others stand by."""
-        ends_s = time.monotonic() + (_FILLED_S if self.brokers_run_servers else _HEALTHY_S)
+        ends_s = time.monotonic() + (_FILLED_S if self.is_damaged else _HEALTHY_S)
         missing = ""
         while time.monotonic() < ends_s:
             missing = self._missing()
             if not missing:
                 return
+            self.restart_ended()
+            if self.follow_advice():
+                continue
             time.sleep(0.1)  # asking costs the machine something
         raise AssertionError(f"waited in vain, and still {missing}")
 
+    def follow_advice(self) -> bool:
+        """Do what `cluster status` says of a server of etcd, as an operator does; return whether it
+        said anything."""
+        primary = self.primary()
+        if self.run_by != "etcd" or primary is None:
+            return False
+        with contextlib.suppress(PenstockError):
+            for one in primary.member.state().members:
+                if ADVICE in one.server_note:
+                    assert isinstance(self.nats, EtcdCluster)
+                    self.nats.fill_anew(one.node)
+                    self.filled_anew += 1
+                    wait_for(
+                        "another judgement",
+                        lambda node=one.node: not self._note_of(node),  # type: ignore[misc]
+                        _FILLED_S,
+                    )
+                    return True
+        return False
+
+    def _note_of(self, node: str) -> str:
+        primary = self.primary()
+        with contextlib.suppress(PenstockError):
+            state = None if primary is None else primary.member.state()
+            for one in () if state is None else state.members:
+                if one.node == node:
+                    return one.server_note
+        return "nobody says"
+
     def remove_set_aside(self) -> int:
-        """Remove the data that members have set aside, as an operator does; return how many."""
+        """Remove the data that members have set aside, as an operator does; return how many
+        servers were filled anew since the last call."""
         found = [
             aside
             for machine in self.all.values()
@@ -293,10 +343,20 @@ class Machines:
         ]
         for aside in found:
             shutil.rmtree(aside)
-        return len(found)
+        anew, self.filled_anew = self.filled_anew + len(found), 0
+        return anew
+
+    def restart_ended(self) -> None:
+        """Start etcd servers that have ended by themselves, as a service manager does."""
+        for server in self.nats.servers if self.run_by == "etcd" else ():
+            if server.is_running and server.process.poll() is not None:
+                server.kill()
+                server.start()
 
     def views(self) -> dict[str, dict[tuple[str, bytes], bytes]]:
         """Stop all brokers, and return every key and value of each view, by machine."""
+        if self.run_by == "brokers":
+            self._take_servers_over()
         for machine in self.all.values():
             if machine.member.is_running:
                 assert machine.member.stop() == 0, machine.name
@@ -306,6 +366,16 @@ class Machines:
                 name: level_contents(machine.member.data_dir, log)
                 for name, machine in self.all.items()
             }
+
+    def _take_servers_over(self) -> None:
+        """End the brokers, and run their servers."""
+        for machine in self.all.values():
+            machine.member.kill()
+            machine.nats.kill()
+        for machine in self.all.values():
+            server = self.nats.server(machine.name)
+            server.command = [*server.command, "--store_dir", str(machine.nats.store_dir)]
+        self.nats.start()
 
     def _own_first(self, name: str) -> list[str]:
         """Return the URLs of the NATS servers, that of this machine first, as ``init`` does."""
@@ -326,7 +396,7 @@ class Machines:
             state = primary.member.state()
         except PenstockError as error:
             return f"the primary does not answer: {error}"
-        if self.brokers_run_servers:
+        if self.is_damaged:
             for one in state.members:
                 if one.server_health != "whole":
                     return f"the server of {one.node} is {one.server_health or 'not judged'}"
@@ -337,7 +407,7 @@ class Machines:
             self.members.close()
         finally:
             for machine in self.all.values():
-                if self.brokers_run_servers:
+                if self.run_by == "brokers":
                     machine.nats.kill()
             self.nats.close()
 

@@ -116,6 +116,8 @@ class ServerKeeper:
             self._watch.let_another_lead()
         if self._local is not None:
             self._treat(self._local, judgement, grant)
+        elif judgement.remedy is Remedy.RESTART:
+            self._judge.note_restart()  # its service manager restarts it, or has nothing to restart
         self.note = self._sentence(judgement)
         if self.note:
             warn_limited(logger, self._limiter, self._now_s(), "server", "%s", self.note)

@@ -139,7 +139,7 @@ class ServerJudge:
         if not self._is_restarted and self._still_s >= RESTART_S:
             return Judgement(health, why, Remedy.RESTART)
         if self._is_restarted and self._still_s >= REFILL_S:
-            return Judgement("lost", f"{why}, also after a restart", Remedy.REFILL)
+            return Judgement("lost", f"{why}, and makes no progress", Remedy.REFILL)
         return Judgement(health, why)
 
     def note_restart(self) -> None:
