@@ -44,7 +44,7 @@ class LocalServer(Protocol):
 
     @property
     def crashes(self) -> int:
-        """How often it ended by itself, over its data."""
+        """The number of times that it ended by itself, over its data."""
 
     def stop(self) -> None:
         """End it and wait for it."""
@@ -56,7 +56,8 @@ class LocalServer(Protocol):
         """Rename the data directory of the stopped server, and return its new name.
 
         Raises:
-            PenstockError: that would not help; the message says what a person must do.
+            PenstockError: an empty directory would not help, or the disk refuses it; the message
+                says what a person must do.
         """
 
 

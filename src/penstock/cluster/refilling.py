@@ -107,7 +107,7 @@ def others_are_whole(node: str, beats: Mapping[str, Beat], state: LogState) -> b
 
 
 class Step(Enum):
-    """What a member is to do with its server."""
+    """The next thing that a member does with its server."""
 
     NOTHING = "nothing"
     STOP = "end it"

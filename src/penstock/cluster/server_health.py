@@ -63,7 +63,7 @@ class ServerLook(NamedTuple):
         changed: how an entry of its copy differs from the appended one, as a clause; empty if none
             was found.
         log_goes_on: whether the log has a leader that hears a majority.
-        crashes: how often it ended by itself since the member's start, over its data.
+        crashes: number of times that it ended by itself since the member's start, over its data.
     """
 
     is_told: bool = True

@@ -67,7 +67,7 @@ class NatsServer:
     Attributes:
         process: the child process.
         ready: set while the server accepts connections.
-        crashes: how often it ended by itself, over its data.
+        crashes: number of times that it ended by itself, over its data.
 
     Raises:
         ConfigError: the program is missing or too old, there is no such file, or the directory for
@@ -134,7 +134,8 @@ class NatsServer:
         name.
 
         Raises:
-            StoreFailed: that would not help, or cannot be done; the message says what to do.
+            StoreFailed: the disk is full or refuses it, or too many directories lie aside; the
+                message says what to do.
         """
         before = sorted(self._data.parent.glob(f"{_ASIDE}*"))
         if len(before) >= ASIDE_MAX:
@@ -204,7 +205,7 @@ class RunningNatsServer:
 
     @property
     def crashes(self) -> int:
-        """How often it ended by itself, over its data."""
+        """The number of times that it ended by itself, over its data."""
         return self._server.crashes
 
     def stop(self) -> None:
