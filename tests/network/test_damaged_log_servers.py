@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.protocol.kinds import V5
-from tests.support import nats_cluster
+from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import wait_for
 from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
@@ -120,3 +120,22 @@ def test_a_server_that_lives_on_a_failed_disk_is_restarted(
         wait_for("its restart", lambda: damaged.nats.pid not in (0, pid), MENDED_S)
     wait_for("a whole server", lambda: health_of(machines, damaged) == "whole", MENDED_S)
     assert not set_aside(damaged)
+
+
+@etcd_cluster.needed
+def test_a_damaged_server_of_etcd_is_whole_again_when_the_advice_is_followed(
+    tmp_path: Path,
+) -> None:
+    with Machines(tmp_path, run_by="etcd") as machines:
+        machines.wait_until_healthy()
+        primary = wait_for("a primary", machines.primary)
+        publish(primary, 20)
+        damaged = machines.others(primary)[0]
+        damaged.nats.kill()
+        flip(min(damaged.nats.store_dir.glob("member/wal/*.wal")))
+        with (damaged.nats.store_dir / "member" / "snap" / "db").open("r+b") as database:
+            database.truncate(10_000)
+        damaged.nats.start()
+        machines.wait_until_healthy()
+        assert machines.remove_set_aside() == 1
+        publish(wait_for("a primary", machines.primary), 5)

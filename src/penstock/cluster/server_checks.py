@@ -277,8 +277,8 @@ def _copies(states: Sequence[ServerState]) -> ServerFinding:
     damaged = [f"{state.name} {state.missing:,}" for state in states if state.missing]
     if damaged:
         remedy = (
-            "a file of it is damaged: stop it, remove its copy of the log, and start it again; it"
-            " takes the entries from the others."
+            "a file of it is damaged: `penstock cluster status` says whether it is filled anew from"
+            " the others, or what to do."
         )
         detail = f"entries are missing in the middle of the log: {', '.join(sorted(damaged))}"
         return ServerFinding(subject, "warning", detail, remedy)
