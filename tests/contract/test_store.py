@@ -29,6 +29,7 @@ from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.store.api import Store
+from penstock.store.mark import NO_MARK
 from tests.contract.places import MemoryPlace, Place, RocksPlace
 
 Restart: TypeAlias = Callable[[], Store]
@@ -579,3 +580,18 @@ def test_the_log_is_trimmed_by_the_steady_clock(place: Place) -> None:
     assert place.store.trim_log(5_001, 2**62, 2**62) == 1
     assert place.store.trim_log(6_001, 2**62, 2**62) == 2
     assert place.store.trim_log(7_001, 2**62, 2**62) == 3
+
+
+# -- the history ---------------------------------------------------------------------------
+
+
+def test_a_position_of_the_log_is_known_again_and_one_of_another_log_is_not(
+    place: Place, restart: Restart
+) -> None:
+    epoch = place.store.recover().epoch
+    place.store.commit(rows(0, 5))
+    mark = place.store.mark_at(3)
+    store = restart()
+    assert store.judge(epoch, 3, mark).is_same
+    assert store.judge(epoch, 0, NO_MARK).is_same
+    assert not store.judge("20200101T000000-00000000", 3, NO_MARK).is_same

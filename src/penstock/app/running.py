@@ -37,6 +37,7 @@ from penstock.config.memory import report_memory
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
+from penstock.control.history_requests import ForkLog
 from penstock.control.landed_requests import ForgetTable, ListTables, ReportProgress
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
@@ -53,6 +54,7 @@ from penstock.services.flow_topics import FlowTopics
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
 from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
+from penstock.services.log_forks import LogForks
 from penstock.services.metrics import MetricSource, MetricsReader
 from penstock.services.operator_logins import OperatorLogins
 from penstock.services.own_secrets import SECRET_BYTES, login_secret
@@ -168,6 +170,7 @@ class RunningBroker:
         self._control: Control | None = None
         self._metrics: MetricsReader | None = None
         self._authentication: Authentication | None = None
+        self._forks: LogForks | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
         self._staged_rows: StagedRowsPublisher | None = None
@@ -271,12 +274,12 @@ class RunningBroker:
             StoreBroken: the stored state is damaged.
         """
         settings = self.settings
+        self._forks = LogForks(server, self._store)
         self._leases = ReaderLeases(
-            settings.durability.data_dir, server.epoch, self._store, settings.stream, driver.now
+            settings.durability.data_dir, self._store, settings.stream, driver.now
         )
         self._tables = LandedTables(
             settings.durability.data_dir,
-            server.epoch,
             self._store,
             Receipts(server, driver, self._store),
             settings.stream,
@@ -406,6 +409,8 @@ class RunningBroker:
             self._control = Control(settings.durability.data_dir)
             self._control.on(Backup, BackupWriter(self._store))
             self._control.on(Reload, self._reloading.answer)
+            if self._forks is not None:
+                self._control.on(ForkLog, self._forks.fork)
             Administration(server, driver).serve_on(self._control)
             Rankings(server, driver).serve_on(self._control)
             if self._leases is not None:
@@ -454,7 +459,10 @@ class RunningBroker:
 
     def _metric_sources(self) -> list[MetricSource]:
         """Return the sources of metrics besides engine, driver and store."""
-        services = (self._authentication, self._leases, self._tables, *self._bridge_list)
+        services = (
+            *(self._authentication, self._leases, self._tables, self._forks),
+            *self._bridge_list,
+        )
         return [
             self._own_metrics,
             *(service.metrics for service in services if service is not None),

@@ -14,11 +14,14 @@ import typer
 from penstock.cli.options import ConfigFile, DataDir
 
 if TYPE_CHECKING:
+    from penstock.control.history_requests import LogForked
     from penstock.store.archive import Archive
     from penstock.store.findings import Examination
+    from penstock.store.forking import Fork
     from penstock.store.repair import RepairResult
 
 EXIT_DAMAGED: Final = 1
+_OPENINGS_SHOWN: Final = 5
 
 app = typer.Typer(no_args_is_help=True, help="Maintain a broker's log and state.")
 
@@ -102,6 +105,7 @@ def _summary_pairs(found: Examination) -> list[tuple[str, str]]:
         ("created", f"{datetime.fromtimestamp(found.created_at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"),
         ("format", _format_text(found.format)),
         ("commits", f"{found.commits:,}"),
+        *(("opened", _openings_text(found)) for _ in found.runs[:1]),
         ("log", f"{span}, {found.chunks:,} chunks, {found.log_size_bytes:,} bytes"),
         ("messages", f"{found.messages:,}"),
         *((f"kept of {archive.stream}", _archive_text(archive)) for archive in found.archives),
@@ -115,6 +119,11 @@ def _summary_pairs(found: Examination) -> list[tuple[str, str]]:
     if problems:
         lines.append(("problems", f"{problems:,}: see 'penstock store check'"))
     return lines
+
+
+def _openings_text(found: Examination) -> str:
+    newest = [f"{run.begin:,}" for run in found.runs[1:]][-_OPENINGS_SHOWN:]
+    return f"for writing at offset {', '.join(newest)}"
 
 
 def _format_text(number: str) -> str:
@@ -279,6 +288,57 @@ def store_progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda step, done, total: bar.update(
             task, description=step, completed=done, total=total
         )
+
+
+@app.command()
+def fork(
+    at: Annotated[
+        int, typer.Option(metavar="OFFSET", help="The first offset of the new epoch.", min=0)
+    ],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would happen; change nothing.")
+    ] = False,
+) -> None:
+    """Let the log go on under a new epoch from an offset on; its broker may be running.
+
+    For readers that have messages from that offset on which this log does not have, because an
+    older copy of the data directory was put back. The log keeps all its messages. Where the broker
+    knows the offset, it does this by itself when such a reader comes.
+    """
+    from penstock.config.load import load_settings
+    from penstock.control.client import BrokerUnreachable, ask
+    from penstock.control.history_requests import ForkLog, LogForked
+    from penstock.errors import StoreError
+    from penstock.store.forking import fork_offline
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    directory = settings.durability.data_dir
+    forked: LogForked | Fork
+    try:
+        forked = ask(directory, ForkLog(at, is_dry_run=dry_run), LogForked)
+    except BrokerUnreachable:
+        if settings.cluster.enabled:
+            raise StoreError(
+                "the primary of the cluster forks its log: run this on its machine while it runs"
+            ) from None
+        forked = fork_offline(directory, at, dry_run)
+    _print_fork(directory, forked, dry_run)
+
+
+def _print_fork(directory: Path, forked: LogForked | Fork, dry_run: bool) -> None:
+    count = forked.end - forked.at
+    print(
+        f"the log keeps all its messages; {count:,} of them, from offset {forked.at} on, are of a"
+        f" new epoch\nreaders of the epoch {forked.former_epoch} go on where they are, up to offset"
+        f" {forked.at}; one that is beyond goes on there, unless its mark is of this log's history."
+        " What it has beyond is of a history that this log does not have: tables keep those rows"
+    )
+    if dry_run:
+        print(f"the store in {directory} was left as it is; without --dry-run its log is forked")
+    else:
+        print(f"forked: the log continues at offset {forked.end}, in the new epoch {forked.epoch}")
 
 
 @app.command()

@@ -352,6 +352,8 @@ class View:
                 self._end_offset = decode_key(key) + summarize_chunk(value).rows
             elif kind == PUT and family == _META and key == COMMITS:
                 self._commits = decode_key(value)
+            elif kind == PUT and family == _META and key == EPOCH:
+                self._watermark.set_epoch(value.decode())
         self._watermark.record_commit(self._end_offset, self._commits)
 
     def current_watermark(self) -> Watermark:

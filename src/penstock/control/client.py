@@ -24,6 +24,7 @@ import msgspec
 from penstock.control.admin_requests import AdminRequest
 from penstock.control.cluster_requests import ClusterRequest
 from penstock.control.explanation import MessageRequest
+from penstock.control.history_requests import HistoryRequest
 from penstock.control.landed_requests import LandedRequest
 from penstock.control.login_requests import LoginRequest
 from penstock.control.metric_requests import MetricRequest
@@ -98,6 +99,7 @@ Request = (
     | RankingRequest
     | LoginRequest
     | ClusterRequest
+    | HistoryRequest
     | ReadRole
 )
 """All requests that the broker answers."""

@@ -52,6 +52,7 @@ class ReportProgress(
         until: the offset after that range, at most ``end``; None: nothing was searched yet.
         asking: offsets of messages in that range whose publishers asked for a receipt.
         owner: the owner of the token that asks; empty where the token may do everything.
+        mark: the mark of ``end`` (``store.mark``); empty where the table has none.
     """
 
     table: str
@@ -64,6 +65,7 @@ class ReportProgress(
     until: int | None = None
     asking: tuple[int, ...] = ()
     owner: str = ""
+    mark: str = ""
 
 
 class ReceiptPosition(msgspec.Struct, frozen=True):

@@ -65,6 +65,9 @@ _BROKER: Final = (
         "The epoch of the log, and when a message is acknowledged",
         ("epoch", "acknowledged_when"),
     ),
+    Family(
+        "log_forks", COUNTER, "New epochs of the log, because readers had another history of it"
+    ),
     Family("uptime_seconds", GAUGE, "Time since the broker started"),
     Family("draining", GAUGE, "1 while the broker is being emptied and accepts no clients, else 0"),
     Family(

@@ -30,6 +30,7 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
         resume: keep the offset of a group that the broker knows; ``offset`` is for a new group.
         about: a description of the reader, shown in the list.
         owner: the owner of the token that asks; empty where the token may do everything.
+        mark: the mark of ``offset`` (``store.mark``); empty where the reader has none.
     """
 
     group: str
@@ -41,6 +42,7 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     resume: bool = False
     about: str = ""
     owner: str = ""
+    mark: str = ""
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

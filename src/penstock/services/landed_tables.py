@@ -42,8 +42,9 @@ from penstock.control.landed_requests import (
 )
 from penstock.control.metric_families import MetricSample
 from penstock.engine.clock import Now
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
 from penstock.services.flow_topics import topic_level
+from penstock.services.histories import refuse_other_history
 from penstock.services.lag import Lag, lags
 from penstock.services.readers import check_owner
 from penstock.services.receipts import Receipts
@@ -71,6 +72,7 @@ class TableRecord(msgspec.Struct):
     receipts: int = 0
     refused: int = 0
     owner: str = ""
+    mark: str = ""
 
 
 @final
@@ -79,7 +81,6 @@ class LandedTables:
 
     Args:
         data_dir: the directory of their state file.
-        epoch: the epoch of the log.
         store: the store with the log that they land.
         receipts: publishes the receipts.
         settings: the limits of tables.
@@ -93,19 +94,17 @@ class LandedTables:
     def __init__(
         self,
         data_dir: Path,
-        epoch: str,
         store: Store,
         receipts: Receipts,
         settings: Stream,
         now: Callable[[], Now],
     ) -> None:
         self._now = now
-        self._epoch = epoch
         self._store = store
         self._receipts = receipts
         self.tables_max = settings.tables_max
         self._file = StateFile(
-            storage_of(data_dir, FILE_NAME, store), TableRecord, epoch, _LOSS_CONSEQUENCE
+            storage_of(data_dir, FILE_NAME, store), TableRecord, store, _LOSS_CONSEQUENCE
         )
         self._tables = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
@@ -118,6 +117,9 @@ class LandedTables:
             PenstockError: the report was not recorded; the caller may try again.
         """
         self._check(request)
+        await refuse_other_history(
+            self._store, f"the table {request.table}", request.epoch, request.end, request.mark
+        )
         async with self._one_at_a_time:
             table = await self._find_or_add(request)
             if request.until is None or request.begin != table.offset:
@@ -138,11 +140,6 @@ class LandedTables:
     def _check(self, request: ReportProgress) -> None:
         check_table(request.table)
         end = self._store.log_extent().end
-        if request.epoch != self._epoch:
-            raise EpochMismatch(
-                f"the table {request.table} is at an offset of epoch {request.epoch}, and the log"
-                f" is now of epoch {self._epoch}"
-            )
         if not 0 <= request.since <= request.end <= end:
             raise OffsetOutOfRange(
                 f"the table {request.table} cannot have landed {request.since} to {request.end}:"

@@ -148,7 +148,7 @@ class MetricsReader:
         server = self._server
         measures = self._driver.measures
         yield "build", self._build, 1
-        yield "log_epoch", (server.epoch, server.acknowledged_when), 1
+        yield "log_epoch", (self._store.epoch, server.acknowledged_when), 1
         yield "uptime_seconds", (), time.monotonic() - self._started_s
         yield "draining", (), server.draining is not None
         yield "slow_turns", (), measures.slow_turns

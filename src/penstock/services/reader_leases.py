@@ -23,6 +23,7 @@ from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
+from penstock.services.histories import refuse_other_history
 from penstock.services.lag import Lag, lags
 from penstock.services.readers import Reader, Readers
 from penstock.services.state_file import StateFile, storage_of
@@ -45,7 +46,6 @@ class ReaderLeases:
 
     Args:
         data_dir: the directory of their state file.
-        epoch: the epoch of the log.
         store: the store with the log that they read.
         settings: the limits of readers.
         now: returns the time of the clocks.
@@ -63,7 +63,6 @@ class ReaderLeases:
     def __init__(
         self,
         data_dir: Path,
-        epoch: str,
         store: Store,
         settings: Stream,
         now: Callable[[], Now],
@@ -71,10 +70,10 @@ class ReaderLeases:
         self._store = store
         self._now = now
         self._file = StateFile(
-            storage_of(data_dir, FILE_NAME, store), Reader, epoch, _LOSS_CONSEQUENCE
+            storage_of(data_dir, FILE_NAME, store), Reader, store, _LOSS_CONSEQUENCE
         )
         self._readers = Readers(
-            epoch,
+            store.epoch,
             settings.readers_max,
             settings.reader_lease_s_max,
             self._file.read(),
@@ -97,9 +96,14 @@ class ReaderLeases:
         """Register a reader or renew its lease; return the lease, which is stored where needed.
 
         Raises:
+            EpochMismatch: the offset is of another history.
             PenstockError: the lease is not granted; see ``Readers.lease``.
         """
+        await refuse_other_history(
+            self._store, f"group {request.group}", request.epoch, request.offset, request.mark
+        )
         async with self.trim_lock:
+            self._readers.epoch = self._store.epoch
             granted, is_new = self._readers.lease(
                 request, self._store.log_extent().end, time.monotonic()
             )

@@ -35,7 +35,7 @@ from typing import final
 import msgspec
 
 from penstock.control.reader_requests import Lease, LeaseGrant, check_group
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
 from penstock.store.api import NOTHING_LEASED
 
 
@@ -54,6 +54,7 @@ class Reader(msgspec.Struct, rename={"has_lease": "holds"}):
     has_lease: bool = True
     lost: int = 0
     owner: str = ""
+    mark: str = ""
 
 
 @final
@@ -61,7 +62,7 @@ class Readers:
     """The registered groups of one log.
 
     Args:
-        epoch: the epoch of the log.
+        epoch: the epoch of the log, also an attribute.
         readers_max: the largest number of groups.
         lease_s_max: the longest lease, in seconds.
         records: the groups as they were stored when the broker ended.
@@ -79,7 +80,7 @@ class Readers:
         per_owner_max: int = 10,
     ) -> None:
         self.per_owner_max = per_owner_max
-        self._epoch = epoch
+        self.epoch = epoch
         self.readers_max = readers_max
         self.lease_s_max = lease_s_max
         self._readers = {
@@ -109,13 +110,12 @@ class Readers:
         A renewal that is lost in a crash keeps too much of the log, and does no other harm.
 
         Args:
-            request: the request.
+            request: the request; its offset is of the log's history.
             end: the offset after the last message of the log.
             now_s: the time of the monotonic clock, in seconds.
 
         Raises:
             ConfigError: the request is malformed, or the group reads other messages.
-            EpochMismatch: the offset belongs to another log.
             OffsetOutOfRange: the offset is beyond the end of the log.
             StoreError: there are too many readers.
         """
@@ -141,18 +141,12 @@ class Readers:
         reader.has_lease = True
         self._readers[request.group] = reader
         self._ends_s[request.group] = now_s + ttl_s
-        return LeaseGrant(self._epoch, reader.offset, ttl_s, reader.lost), is_new
+        return LeaseGrant(self.epoch, reader.offset, ttl_s, reader.lost), is_new
 
     def _check(self, request: Lease, end: int) -> None:
         check_group(request.group)
         if not request.ttl_s > 0:
             raise ConfigError(f"a lease must last for more than 0 s, not {request.ttl_s:g} s")
-        if request.epoch != self._epoch:
-            raise EpochMismatch(
-                f"the offset {request.offset} of group {request.group} belongs to epoch"
-                f" {request.epoch}, and the log is now of epoch {self._epoch}: it was restored or"
-                " created anew"
-            )
         if not 0 <= request.offset <= end:
             raise OffsetOutOfRange(
                 f"group {request.group} asks for offset {request.offset}, and the log ends at {end}"

@@ -129,7 +129,7 @@ class Receipts:
             user_properties=[
                 (RECEIPT, table),
                 (OFFSET, str(message.offset)),
-                (EPOCH, self._server.epoch),
+                (EPOCH, self._store.epoch),
                 (LANDED_AT, landed_at.isoformat(timespec="microseconds")),
             ],
         )

@@ -2,7 +2,9 @@
 kind.
 
 A write replaces the whole file: a reader finds the last content or the one before. Records have
-offsets, which mean nothing in another log: records of another epoch are dropped.
+an offset, which means nothing in another log, and its mark (`penstock.store.mark`). Where the file
+and the log were not put back together, a record whose history parts from the log's goes back to
+where they part; records of another log are dropped.
 
 In a cluster the content is a value in the store, which is replicated through the log, so that the
 next primary has it.
@@ -17,12 +19,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, final
+from typing import Generic, Protocol, TypeVar, cast, final
 
 import msgspec
 
 from penstock.errors import StoreBroken, StoreError, StoreFailed
+from penstock.services.histories import judge_text
 from penstock.store.api import Store
+from penstock.store.history import parted_in_words
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
@@ -30,6 +34,13 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class _Place(Protocol):
+    """The part of a record that this module knows."""
+
+    offset: int
+    mark: str
 
 
 class _Content(msgspec.Struct, Generic[Record]):
@@ -122,16 +133,16 @@ class StateFile(Generic[Record]):
     Args:
         storage: the storage of the file's content.
         kind: the type of its records.
-        epoch: the epoch of the log.
+        store: the store with the log.
         loss_consequence: the consequence of its loss, a clause for the error of a damaged file.
     """
 
     def __init__(
-        self, storage: StateStorage, kind: type[Record], epoch: str, loss_consequence: str
+        self, storage: StateStorage, kind: type[Record], store: Store, loss_consequence: str
     ) -> None:
         self._storage = storage
         self._kind = kind
-        self._epoch = epoch
+        self._store = store
         self._loss_consequence = loss_consequence
         self._one_at_a_time = asyncio.Lock()
         self.has_changed = False
@@ -157,17 +168,38 @@ class StateFile(Generic[Record]):
                 f"{self._storage} is damaged ({error}): {self._loss_consequence}; replace it by"
                 " a copy, or remove it to start without"
             ) from error
-        if found.epoch != self._epoch:
-            if found.records:
-                logger.warning(
-                    "%s is of the log's epoch %s, which is %s now: its %d entries are forgotten",
-                    self._storage,
-                    found.epoch,
-                    self._epoch,
-                    len(found.records),
-                )
-            return []
-        return list(found.records)
+        kept = [record for record in found.records if self._is_of_this_log(found.epoch, record)]
+        forgotten = len(found.records) - len(kept)
+        if forgotten:
+            logger.warning(
+                "%s is of the log's epoch %s, which is %s now: %d of its entries are forgotten",
+                self._storage,
+                found.epoch,
+                self._store.epoch,
+                forgotten,
+            )
+        return kept
+
+    def _is_of_this_log(self, epoch: str, record: Record) -> bool:
+        """Return whether a record is of this log; move it back to where its history parts from the
+        log's."""
+        place = cast(_Place, record)
+        verdict = judge_text(self._store, epoch, place.offset, place.mark)
+        if verdict.parts_at is not None:
+            logger.warning(
+                "%s: %s; it goes back there",
+                self._storage,
+                parted_in_words(epoch, place.offset, verdict),
+            )
+            place.offset, place.mark = verdict.parts_at, ""
+            self.has_changed = True
+        return verdict.is_same or verdict.parts_at is not None
+
+    def _write(self, content: _Content[Record]) -> None:
+        for record in content.records:
+            place = cast(_Place, record)
+            place.mark = str(self._store.mark_at(place.offset))
+        self._storage.write(msgspec.json.encode(content))
 
     async def write(self, records: Callable[[], list[Record]]) -> None:
         """Replace the content of the file by the result of ``records``; return when it is synced.
@@ -177,10 +209,12 @@ class StateFile(Generic[Record]):
         """
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
-            content = msgspec.json.encode(_Content(self._epoch, records()))
+            content = _Content(
+                self._store.epoch, [msgspec.structs.replace(record) for record in records()]
+            )
             self.has_changed = False
             try:
-                await loop.run_in_executor(None, self._storage.write, content)
+                await loop.run_in_executor(None, self._write, content)
             except StoreError:
                 self.has_changed = True
                 raise

@@ -209,7 +209,7 @@ class SysTopics:
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
             ("shared_subscriptions/waiting", router.sharing.waiting_count),
-            ("log/epoch", server.epoch),
+            ("log/epoch", self._store.epoch),
             ("log/earliest", log.earliest),
             ("log/latest", log.end),
             ("commits/count", server.context.turn.counters.commits),

@@ -23,6 +23,8 @@ from typing import Final, NamedTuple, Protocol
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.message import Message
+from penstock.store.history import Verdict
+from penstock.store.mark import Mark
 
 NOTHING_LEASED: Final = 2**63 - 1
 """Value of ``leased_from`` where no reader holds a lease: no offset is this high."""
@@ -41,6 +43,9 @@ class Store(Protocol):
 
     acknowledged_when: str
     """How durable an acknowledged message is: "fsync", "quorum" (of a cluster) or "memory"."""
+
+    epoch: str
+    """The present epoch of the log."""
 
     writes_columns: bool
     """True where the store writes ``Commit.columns`` and needs no ``Commit.messages``."""
@@ -115,6 +120,35 @@ class Store(Protocol):
 
         Raises:
             StoreError: the removal could not be written.
+        """
+
+    def mark_at(self, offset: int) -> Mark:
+        """Return the mark of ``offset``, which is at most the end of the log. Safe from any thread.
+
+        Raises:
+            StoreFailed: the log cannot be read.
+        """
+
+    def judge(self, epoch: str, offset: int, mark: Mark) -> Verdict:
+        """Return whether the messages before a position are those of this log, and where the two
+        histories part (``store.history``). Safe from any thread.
+
+        Args:
+            epoch: epoch of the position.
+            offset: its offset.
+            mark: its mark; empty for a position of an older version.
+
+        Raises:
+            StoreFailed: the log cannot be read.
+        """
+
+    def fork(self, at: int) -> str:
+        """Go on under a new epoch from the offset ``at`` on, with a sync; return it. Safe from any
+        thread but one at a time.
+
+        Raises:
+            StoreFailed: the epoch could not be written.
+            StoreError: this store has one history only.
         """
 
     def log_extent(self) -> LogExtent:

@@ -21,6 +21,7 @@ from penstock.store.database import (
 )
 from penstock.store.faults import with_remedy
 from penstock.store.findings import Examination
+from penstock.store.history import RUNS, encode_runs
 from penstock.store.parts import LARGE_BYTES
 from penstock.store.ranges import join_ranges
 from penstock.store.watermark import Watermark, write_watermark
@@ -95,6 +96,8 @@ class Copy:
             (identity.EPOCH, epoch.encode()),
             (identity.LINEAGE, msgspec.msgpack.encode(lineage)),
             (identity.GIVEN_UP, msgspec.msgpack.encode(given_up)),
+            (identity.SEAMS, msgspec.msgpack.encode(findings.seams + findings.broken_links)),
+            (RUNS, encode_runs(findings.runs)),
             (identity.CREATED_AT, str(findings.created_at_us).encode()),
             (identity.COMMITS, encode_key(commits)),
             (identity.LOG_BYTES_APPENDED, encode_key(findings.log_size_bytes)),

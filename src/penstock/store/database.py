@@ -8,6 +8,7 @@ meta          format, epoch, lineage,        (``store.identity``)
               given_up (by a repair), clock,
               parts (a large value was
               written), migrating,
+              runs                           (``store.history``)
               log_bytes_appended,            total size of all chunks that commits wrote
               log_bytes_removed              total size of all chunks that ``trim_log`` removed
               "producer/" user 0 name        latest message of a producer (``store.records``)

@@ -17,6 +17,7 @@ from penstock.errors import StoreError, StoreFormatError
 from penstock.store import identity, records
 from penstock.store.archive import ARCHIVE, LAST_ARCHIVE_NUMBER, Archive, decode_archive
 from penstock.store.archive_examination import ArchiveExaminer
+from penstock.store.chain import NO_DIGEST, digest_of, read_link
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
 from penstock.store.database import (
@@ -28,6 +29,7 @@ from penstock.store.database import (
 )
 from penstock.store.diagnosis import lacks_current
 from penstock.store.findings import Examination
+from penstock.store.history import RUNS, decode_runs
 from penstock.store.identity import Loss
 from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
@@ -164,6 +166,9 @@ class _Examiner:
         findings.commits = _read_number(values, identity.COMMITS)
         if identity.LINEAGE in values:
             findings.lineage = identity.decode_lineage(values[identity.LINEAGE])
+        findings.runs = decode_runs(values.get(RUNS))
+        if identity.SEAMS in values:
+            findings.seams = identity.decode_seams(values[identity.SEAMS])
         if identity.GIVEN_UP in values:
             findings.given_up = identity.decode_given_up(values[identity.GIVEN_UP])
         numbers = [archive.number for archive in self._archives]
@@ -191,12 +196,15 @@ class _Examiner:
         archived_end = max((one.end for one in self._archives if one.is_open), default=0)
         begin = max(archived_end, 0 if watermark is None else watermark.begin)
         torn_at: int | None = None
+        chained = (0, NO_DIGEST)  # the end of the chunk before, and its digest
         for piece in walk_log(self._reader, begin):
             if piece.end <= archived_end and piece.begin < archived_end:
                 archives.restore_returned(piece)
                 continue
             if piece.chunk is not None:
                 findings.add_chunk(piece.begin, piece.end, len(piece.chunk))
+                self._check_link(piece.begin, piece.chunk, chained)
+                chained = piece.end, digest_of(piece.begin, piece.chunk)
                 if copy is not None:
                     copy.put_chunk(piece.begin, piece.chunk)
             elif piece.end > piece.begin:
@@ -209,7 +217,10 @@ class _Examiner:
                 )
         self._check_begin_of_log(begin)
         findings.log_is_whole = (
-            bool(watermark and findings.epoch) and torn_at is None and not findings.lost_ranges
+            bool(watermark and findings.epoch)
+            and torn_at is None
+            and not findings.lost_ranges
+            and not findings.broken_links
         )
         if watermark is None:
             return
@@ -221,6 +232,24 @@ class _Examiner:
             findings.log_is_whole = False
             findings.loss = loss
             findings.add_problem(f"it has lost {loss}")
+
+    def _check_link(self, begin: int, chunk: bytes, chained: tuple[int, bytes]) -> None:
+        """Report a chunk that does not continue the chain (``store.chain``).
+
+        Args:
+            begin: first offset of the chunk.
+            chunk: the chunk.
+            chained: end and digest of the chunk before it.
+        """
+        end, digest = chained
+        link = read_link(chunk)
+        if begin != end or link in (None, digest) or begin in self._findings.seams:
+            return
+        self._findings.broken_links.append(begin)
+        self._findings.add_problem(
+            f"the messages from offset {begin} on do not continue those before it: files of two"
+            " copies of the store were mixed, or the log was changed"
+        )
 
     def _report_lost(self, begin: int, end: int, reason: str) -> None:
         self._findings.lost_ranges.append((begin, end))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.store.archive import Archive
+from penstock.store.history import Run
 from penstock.store.identity import Loss
 from penstock.store.ranges import Ranges
 
@@ -43,6 +44,9 @@ class Examination:
         lost_ranges: ranges of offsets that should be in the log and are not.
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: ranges of offsets that earlier repairs have given up.
+        runs: the runs of the log, oldest first.
+        seams: offsets at which the chain breaks, as earlier repairs found.
+        broken_links: further offsets at which it breaks.
         archives: records of the archives of all streams, as far as they can be read.
         last_archive_number: the highest archive number ever assigned.
         lost_archive_ranges: ranges of offsets whose messages are missing from archives.
@@ -76,6 +80,9 @@ class Examination:
     lost_ranges: Ranges = field(default_factory=list)
     log_is_whole: bool = False
     given_up: Ranges = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    seams: list[int] = field(default_factory=list)
+    broken_links: list[int] = field(default_factory=list)
     archives: list[Archive] = field(default_factory=list)
     last_archive_number: int = 0
     lost_archive_ranges: Ranges = field(default_factory=list)
@@ -109,4 +116,5 @@ class Examination:
     @property
     def same_until(self) -> int:
         """The offset up to which the log has lost nothing since the last repair."""
-        return min(self.end, self.lost_ranges[0][0]) if self.lost_ranges else self.end
+        lost = [begin for begin, _ in self.lost_ranges[:1]]
+        return min([self.end, *lost, *self.broken_links[:1]])

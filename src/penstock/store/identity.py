@@ -43,12 +43,15 @@ CREATED_AT: Final = b"created_at_us"
 CLOCK: Final = b"clock"
 """The key of the steady clock's state (``engine.batch.steady_clock``); older stores have none."""
 GIVEN_UP: Final = b"given_up"
+SEAMS: Final = b"seams"
+"""The key of the offsets at which a repair found that the chain (``store.chain``) breaks."""
 LOG_BYTES_APPENDED: Final = b"log_bytes_appended"
 LOG_BYTES_REMOVED: Final = b"log_bytes_removed"
 
 decode_lineage: Final = msgspec.msgpack.Decoder(list[tuple[str, int]]).decode
 decode_given_up: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 """Decode the ranges of offsets that repairs have given up: pairs of first and end, excluded."""
+decode_seams: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
 def new_epoch() -> str:
@@ -127,13 +130,18 @@ def read_lineage(database: Database) -> list[tuple[str, int]]:
     return [] if value is None else decode_lineage(value)
 
 
-def begin_epoch(database: Database) -> str:
-    """Start a new epoch at the log's present end, with a sync; return the new epoch.
+def begin_epoch(database: Database, at: int | None = None, epoch: str = "") -> str:
+    """Start a new epoch, with a sync; return it.
+
+    Args:
+        database: the database of the log.
+        at: the offset from which on the log is of the new epoch; None for the log's end.
+        epoch: the new epoch, from ``new_epoch``; empty to make one.
 
     Raises:
         CommitUnknown: the epoch could not be written.
     """
-    epoch = new_epoch()
+    epoch = epoch or new_epoch()
     meta = database.handles["meta"]
     batch = database.new_batch()
     former = read_epoch(database)
@@ -142,7 +150,7 @@ def begin_epoch(database: Database) -> str:
         batch.put(CREATED_AT, str(now_us).encode(), meta)
         batch.put(FORMAT_KEY, FORMAT, meta)
     else:
-        lineage = [*read_lineage(database), (former, find_end(database))]
+        lineage = [*read_lineage(database), (former, find_end(database) if at is None else at)]
         batch.put(LINEAGE, msgspec.msgpack.encode(lineage), meta)
     batch.put(EPOCH, epoch.encode(), meta)
     database.write(batch)

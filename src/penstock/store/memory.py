@@ -24,7 +24,10 @@ from penstock.engine.batch.records import (
 )
 from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.message import Message
+from penstock.errors import StoreError
 from penstock.store.api import NOTHING_LEASED, LogExtent
+from penstock.store.history import Verdict
+from penstock.store.mark import NO_MARK, Mark
 
 _TRIM_MESSAGES_MAX: Final = 100_000  # messages examined in one call of ``trim_log``
 
@@ -41,7 +44,7 @@ class MemoryStore:
     writes_columns = False
 
     def __init__(self, epoch: str) -> None:
-        self._epoch = epoch
+        self.epoch = epoch
         self._log: dict[int, Message] = {}  # by offset, ascending
         self._log_bytes = 0
         self._log_lock = Lock()  # commit and trim_log run in two threads
@@ -60,7 +63,7 @@ class MemoryStore:
 
     def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed; see ``Store.recover``."""
-        recovered = RecoveredState(self._epoch, self._end)
+        recovered = RecoveredState(self.epoch, self._end)
         recovered.sessions = list(self._sessions.values())
         for by_filter in self._subscriptions.values() if subscriptions else ():
             recovered.subscriptions.extend(by_filter.values())
@@ -182,6 +185,25 @@ class MemoryStore:
 
     def trim_archives(self, now_us: int) -> None:
         """Do nothing: a memory store has no archives."""
+
+    def mark_at(self, offset: int) -> Mark:
+        """Return an empty mark: nothing can be put back in place of a process's memory."""
+        del offset
+        return NO_MARK
+
+    def judge(self, epoch: str, offset: int, mark: Mark) -> Verdict:
+        """Return whether a position belongs to the log; see ``Store.judge``."""
+        del mark
+        return Verdict(epoch == self.epoch and offset <= self._end)
+
+    def fork(self, at: int) -> str:
+        """Refuse: nothing can be put back in place of a process's memory.
+
+        Raises:
+            StoreError: always.
+        """
+        del at
+        raise StoreError("the log is in memory, so there is one history of it")
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""

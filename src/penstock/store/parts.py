@@ -102,7 +102,7 @@ class LargeValue:
     def parts(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield key and value of each part, in the order in which they are written."""
         number = 0
-        for part in _cut(self._fragments):
+        for part in cut(self._fragments):
             yield self._prefix + number.to_bytes(_NUMBER_BYTES, "big"), part
             number += 1
         assert number == self._count, "a large value has the parts that its head counts"
@@ -187,7 +187,9 @@ def full_value(family: str, key: bytes, value: bytes, parts: Rdict | None) -> by
     return b"".join(found)
 
 
-def _cut(fragments: Fragments) -> Iterator[bytes]:
+def cut(fragments: Fragments) -> Iterator[bytes]:
+    """Yield the bytes of ``fragments``, joined, in parts of ``PART_BYTES``; the last may be
+    smaller."""
     gathered: list[memoryview] = []
     room = PART_BYTES
     for fragment in fragments:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -40,6 +41,7 @@ from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
 from penstock.store.batch import Batch
+from penstock.store.chain import NO_DIGEST, digest_of_parts, encode_link
 from penstock.store.chunk import (
     ChunkSummary,
     chunk_note,
@@ -56,6 +58,7 @@ from penstock.store.database import (
 )
 from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.faults import ReadWriteLock, with_remedy
+from penstock.store.history import History, Verdict, begin_run, find_digest, judge, mark_at
 from penstock.store.identity import (
     CLOCK,
     COMMITS,
@@ -69,16 +72,19 @@ from penstock.store.identity import (
     find_end,
     find_loss,
     is_unverified,
+    new_epoch,
     read_counter,
     read_epoch,
+    read_lineage,
 )
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
+from penstock.store.mark import Mark
 from penstock.store.migration import migrate
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values
-from penstock.store.parts import LARGE_BYTES, LargeValue, new_write_id
+from penstock.store.parts import LARGE_BYTES, LargeValue, cut, new_write_id
 from penstock.store.preparing import read_sessions, read_subscriptions
 from penstock.store.ranges import range_in_words, subtract_ranges
 from penstock.store.watermark import WATERMARK_FILE, Watermark, WatermarkFile, read_watermark
@@ -99,12 +105,14 @@ class _PreparedCommit(NamedTuple):
         batch: the batch with its changes.
         large: large values, whose heads are in ``batch``; their parts are written before it.
         log_bytes_appended: total size of all chunks ever appended, this commit included.
+        arrow: the Arrow message of its chunk, in parts; empty where nothing is appended.
     """
 
     commit: Commit
     batch: Batch
     large: list[LargeValue]
     log_bytes_appended: int
+    arrow: Iterable[bytes | memoryview]
 
 
 @final
@@ -125,6 +133,7 @@ class RocksStore:
     """
 
     writes_columns = True
+    epoch: str
 
     def __init__(
         self,
@@ -143,6 +152,7 @@ class RocksStore:
         self._removal_failed = False  # in a cluster the replicated log may have it all the same
         self._is_closing = False
         self._prepared: _PreparedCommit | None = None
+        self._next_epoch = ""  # of a fork whose write may be in the store
         self._write_id = new_write_id()  # one for all chunks: a repeated commit has the same parts
         self._large_retained = LargeRetained()
         self._adopt(self._opener.open(data_dir))
@@ -168,9 +178,12 @@ class RocksStore:
                 " the store are still there",
                 data_dir / WATERMARK_FILE,
             )
-        self._epoch = read_epoch(self._database) or begin_epoch(self._database)
+        self.epoch = read_epoch(self._database) or begin_epoch(self._database)
         migrate(self._database)
         self._end = find_end(self._database)
+        self._runs = begin_run(self._database, self.epoch, self._end)
+        self._lineage = read_lineage(self._database)
+        self._digest = self._find_digest(self._end) or NO_DIGEST
         self._database.remove_parts("log", encode_key(self._end), encode_key(_NO_OFFSET))
         # Sizes are counted: RocksDB's estimate shrinks only when it compacts.
         self._log_bytes_appended = read_counter(self._database, LOG_BYTES_APPENDED)
@@ -192,7 +205,7 @@ class RocksStore:
                 archive.stream,
             )
         self._watermark = WatermarkFile(
-            data_dir, Watermark(self._end, self._earliest, self._commits, self._epoch)
+            data_dir, Watermark(self._end, self._earliest, self._commits, self.epoch)
         )
 
     def _adopt(self, database: Database) -> None:
@@ -208,7 +221,7 @@ class RocksStore:
             return self._recover(subscriptions)
 
     def _recover(self, subscriptions: bool) -> RecoveredState:
-        recovered = RecoveredState(self._epoch, self._end)
+        recovered = RecoveredState(self.epoch, self._end)
         recovered.sessions = list(read_sessions(self._database))
         if subscriptions:
             recovered.subscriptions = list(read_subscriptions(self._database))
@@ -259,6 +272,8 @@ class RocksStore:
         self._log_bytes_appended = prepared.log_bytes_appended
         self._commits += 1
         self._end = max(self._end, commit.next_offset)
+        if commit.appended_count:
+            self._digest = digest_of_parts(commit.base_offset, self._digest, prepared.arrow)
         if commit.clock is not None:
             self._leads = commit.clock.leads
         self._watermark.record_commit(self._end, self._commits)
@@ -268,15 +283,18 @@ class RocksStore:
         handles = self._handles
         large: list[LargeValue] = []
         appended = self._log_bytes_appended
+        arrow: Iterable[bytes | memoryview] = ()
         if commit.appended_count:
             columns = commit.columns or columns_of(commit.messages)
             key, pieces = encode_key(commit.base_offset), chunk_from_columns(columns)
+            arrow, link = cut(pieces), encode_link(self._digest)
             if columns.size_bytes < LARGE_BYTES:
-                chunk = b"".join(pieces)
+                chunk = b"".join([*pieces, link])
+                arrow = (memoryview(chunk)[: -len(link)],)
                 appended += len(chunk)
             else:
                 note = chunk_note(columns.count, columns.newest_us())
-                large.append(LargeValue("log", key, pieces, self._write_id, note))
+                large.append(LargeValue("log", key, [*pieces, link], self._write_id, note))
                 appended += large[-1].size_bytes
                 chunk = large[-1].head
             batch.put(key, chunk, handles["log"])
@@ -305,7 +323,7 @@ class RocksStore:
         if commit.clock is not None:
             batch.put(CLOCK, records.encode_clock(commit.clock), handles["meta"])
         batch.put(COMMITS, encode_key(self._commits + 1), handles["meta"])
-        return _PreparedCommit(commit, batch, large, appended)
+        return _PreparedCommit(commit, batch, large, appended, arrow)
 
     def reopen(self) -> None:
         """Open the database again after a failed write; see ``Store.reopen``."""
@@ -341,19 +359,23 @@ class RocksStore:
         """
         self._reload_bounds()
         self._removal_failed = False
+        self._lineage = read_lineage(self._database)
         former = self._watermark
-        committed = Watermark(self._end, self._earliest, self._commits, self._epoch)
+        committed = Watermark(self._end, self._earliest, self._commits, self.epoch)
         self._watermark = WatermarkFile(self._data_dir, committed)
         former.close()
 
     def _refuse_foreign_writes(self) -> None:
         """Raise if another process wrote to the database while it was closed."""
+        found = read_epoch(self._database)
+        if found == self._next_epoch:
+            self.epoch = self._next_epoch
         loss = find_loss(
-            self._database, Watermark(self._end, self._earliest, self._commits, self._epoch)
+            self._database, Watermark(self._end, self._earliest, self._commits, self.epoch)
         )
         if loss is not None:
             raise damage_error(self._data_dir, loss)
-        is_ours = read_epoch(self._database) == self._epoch
+        is_ours = found == self.epoch
         if not is_ours or read_counter(self._database, COMMITS) > self._commits + 1:
             raise StoreDamaged(
                 f"another process wrote to the store in {self._data_dir} while the broker could"
@@ -640,6 +662,35 @@ class RocksStore:
         with self._usage_lock.shared():
             database = self._database
         return back_up(database, destination)  # without the lock: ``reopen`` does not wait for it
+
+    def mark_at(self, offset: int) -> Mark:
+        """Return the mark of an offset; see ``Store.mark_at``."""
+        with self._usage_lock.shared():
+            return mark_at(self._history(), self._find_digest, offset)
+
+    def judge(self, epoch: str, offset: int, mark: Mark) -> Verdict:
+        """Return whether a position belongs to the log; see ``Store.judge``."""
+        with self._usage_lock.shared():
+            return judge(self._history(), self._find_digest, epoch, offset, mark)
+
+    def fork(self, at: int) -> str:
+        """Go on under a new epoch from an offset on; see ``Store.fork``."""
+        with self._usage_lock.shared():
+            if not self._is_writable:
+                raise StoreFailed("the store is open for reading only")
+            self._next_epoch = new_epoch()  # it is in the store if the write's outcome is unknown
+            self.epoch = begin_epoch(self._database, at, self._next_epoch)
+            self._lineage = read_lineage(self._database)
+            self._watermark.set_epoch(self.epoch)
+            self._watermark.sync()
+        return self.epoch
+
+    def _history(self) -> History:
+        return History(self.epoch, self._lineage, self._runs, self._end)
+
+    def _find_digest(self, offset: int) -> bytes | None:
+        whole = partial(self._database.full_value, "log")
+        return find_digest(self._families["log"], whole, offset)
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -57,7 +57,17 @@ from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piec
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summarize_chunk
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, raise_if_unreadable
 from penstock.store.faults import with_remedy
-from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
+from penstock.store.history import RUNS, History, Run, Verdict, decode_runs, find_digest
+from penstock.store.history import judge as judge_position
+from penstock.store.history import mark_at as mark_of
+from penstock.store.identity import (
+    GIVEN_UP,
+    LINEAGE,
+    decode_given_up,
+    decode_lineage,
+    refuse_format,
+)
+from penstock.store.mark import Mark
 from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.ranges import join_ranges
 from penstock.store.recyclable import find_recyclable_records
@@ -130,6 +140,9 @@ class LogFollower:
         self._archives: tuple[Archive, ...] = ()
         self._epoch = ""
         self._given_up: tuple[tuple[int, int], ...] = ()
+        self._lineage: Sequence[tuple[str, int]] = ()
+        self._runs: Sequence[Run] = ()
+        self._newest_digest: tuple[object, bytes] = None, b""  # with where it is
         self._seen_end = 0
         self._caught_up_at = 0.0  # monotonic seconds
 
@@ -168,6 +181,54 @@ class LogFollower:
             holes = _holes_of(archive, holes)
         lost = ((max(first, earliest), min(last, end)) for first, last in holes)
         return Extent(epoch, earliest, end, tuple(hole for hole in lost if hole[0] < hole[1]))
+
+    def history(self) -> History:
+        """Return the history of the log, up to the end of its committed extent.
+
+        Raises:
+            StoreNotReady: there is no log to read yet.
+            StoreFailed: the log cannot be read.
+        """
+        end = self.extent().end
+        with self._lock:
+            self._open_log()
+            return History(self._epoch, self._lineage, self._runs, end)
+
+    def mark_at(self, offset: int) -> Mark:
+        """Return the mark of an offset, which is at most the end of the committed extent.
+
+        Raises:
+            StoreNotReady: there is no log to read yet.
+            StoreFailed: the log cannot be read.
+        """
+        return mark_of(self.history(), self._find_digest, offset)
+
+    def judge(self, epoch: str, offset: int, mark: Mark) -> Verdict:
+        """Return whether a position belongs to the log's history (`store.history`).
+
+        Raises:
+            StoreNotReady: there is no log to read yet.
+            StoreFailed: the log cannot be read.
+        """
+        return judge_position(self.history(), self._find_digest, epoch, offset, mark)
+
+    def _find_digest(self, offset: int) -> bytes | None:
+        with self._lock:
+            handles = self._open_log()
+            place = self._epoch, self._runs[-1:], offset
+        if self._newest_digest[0] == place:  # of the log's end, which readers ask for repeatedly
+            return self._newest_digest[1]
+
+        def whole(key: bytes, value: bytes) -> bytes | None:
+            return self._full_value(handles, "log", key, value)
+
+        try:
+            found = find_digest(handles.log, whole, offset)
+        except StoreFormatError as error:
+            raise StoreFailed(f"the log cannot be read: {error}") from error
+        if found is not None:
+            self._newest_digest = place, found
+        return found
 
     def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
         """Yield the rows from `start` up to `end`, in batches in the order of offsets.
@@ -422,6 +483,9 @@ class LogFollower:
             handles.database.try_catch_up_with_primary()
             self._seen_end = _end_offset(handles.log)
             self._archives = _read_archives(handles)
+            lineage = handles.meta.get(LINEAGE)
+            self._lineage = () if lineage is None else decode_lineage(lineage)
+            self._runs = decode_runs(handles.meta.get(RUNS))
         except Exception as error:  # rocksdict raises plain Exception
             self._close()
             raise StoreNotReady(f"the log in {self._store} cannot be followed: {error}") from error

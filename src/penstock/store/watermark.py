@@ -136,6 +136,13 @@ class WatermarkFile:
         """Record that retention removes the messages before offset `begin`."""
         self._map[_BEGIN] = begin.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
+    def set_epoch(self, epoch: str) -> None:
+        """Record that the log has a new epoch.
+
+        A reader that meets half of it opens the log again, as for any other epoch.
+        """
+        self._map[_EPOCH] = epoch.encode("ascii").ljust(LENGTH_BYTES - 24, b"\0")
+
     def sync(self) -> None:
         """Sync the file; another thread may call `record_commit` meanwhile.
 

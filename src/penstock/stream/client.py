@@ -40,7 +40,8 @@ import pyarrow.flight as flight
 
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress, TableState
 from penstock.control.reader_requests import Lease, LeaseGrant, ReaderState
-from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.store.mark import NO_MARK, Mark, parse_mark
 from penstock.stream.connections import Connections
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.flight_errors import (
@@ -111,6 +112,29 @@ class StreamOffsets:
     latest: int
     given_up: tuple[tuple[int, int], ...] = ()
     """Ranges of lost offsets in between (docs/store.md), end excluded, ascending."""
+    mark: Mark = NO_MARK
+    """The mark of `latest`; empty if the service is of a version without marks."""
+    lineage: tuple[tuple[str, int], ...] = ()
+    """Former epochs, newest first, each with the offset up to which the log is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The position at which a reader goes on that comes back with a position.
+
+    Attributes:
+        epoch: the present epoch of the log.
+        offset: the offset of the first message that the reader has not read.
+        parts_at: None if the log has all that the reader has read; else the offset at which the
+            reader's history and the log part, the same as `offset`. What the reader has read from
+            that offset on, this log does not have.
+        why: the sentence that tells of it; empty if there is nothing to tell.
+    """
+
+    epoch: str
+    offset: int
+    parts_at: int | None = None
+    why: str = ""
 
 
 class StreamClient:
@@ -222,9 +246,60 @@ class StreamClient:
             answer = max(found, key=lambda one: (one.epoch == epoch, one.latest))
         if seen is not None and answer.epoch == seen.epoch and answer.latest <= seen.latest:
             newest = self._newest_elsewhere(stream, answer)
-            answer = newest if newest.latest > seen.latest else replace(answer, latest=seen.latest)
+            unmoved = replace(answer, latest=seen.latest, mark=seen.mark)
+            answer = newest if newest.latest > seen.latest else unmoved
         self._last_offsets[stream] = answer
         return answer
+
+    def mark_at(self, stream: str, epoch: str, offset: int) -> Mark:
+        """Return the mark of an offset, which names the history before it.
+
+        Store it beside epoch and offset, and show it to `check_position` when you come back.
+
+        Args:
+            stream: name of a stream.
+            epoch: the present epoch of the log.
+            offset: an offset, at most the end of the log.
+
+        Raises:
+            EpochMismatch: the log is of another epoch.
+            OffsetOutOfRange: the log does not reach that offset.
+        """
+        body = {"stream": stream, "epoch": epoch, "offset": offset}
+        return parse_mark(self._call_any("mark", body)["mark"])
+
+    def check_position(
+        self, stream: str, epoch: str, offset: int, mark: Mark = NO_MARK
+    ) -> Continuation:
+        """Return where a reader goes on that was at a position of the log.
+
+        Where the reader has messages that the log does not have, the log may begin a new epoch at
+        the offset where they part, so that no offset of an epoch stands for two messages.
+
+        Args:
+            stream: name of a stream.
+            epoch: epoch of the position.
+            offset: its offset: all before it is read.
+            mark: its mark; empty for a position that an older version stored, which is taken over.
+
+        Raises:
+            EpochMismatch: the position is of another log, or of a history that this log does not
+                have, and it is not known where they part, or the caller's token does not let the
+                log begin a new epoch.
+            OffsetOutOfRange: the log ends before the position.
+        """
+        body = {"stream": stream, "epoch": epoch, "offset": offset, "mark": str(mark)}
+        try:
+            return Continuation(**self._call_any("check", body))
+        except ConfigError as error:
+            if "there is no action" not in str(error):
+                raise
+        log = self.offsets(stream)  # a service of a version without marks
+        if log.epoch != epoch:
+            raise EpochMismatch(
+                f"the offsets belong to epoch {epoch}, and the log is now of epoch {log.epoch}"
+            )
+        return Continuation(epoch, offset)
 
     def offset_at(self, stream: str, epoch: str, received_at_us: int, end: int = 0) -> int | None:
         """Return the first offset received at or after a time; None if there is none.
@@ -277,8 +352,7 @@ class StreamClient:
             connect_timeout_s: replaces the client's own limit for this call, which also covers
                 times in which the broker is unavailable.
         """
-        fields = msgspec.to_builtins(lease)
-        del fields["do"]
+        fields = _fields_of(lease)
         found = self._call_primary("lease", fields, connect_timeout_s)
         return msgspec.convert(found, LeaseGrant)
 
@@ -297,8 +371,7 @@ class StreamClient:
         The returned offset may be below the report's ``end``, because the time of one call is
         limited; the caller then calls again.
         """
-        fields = msgspec.to_builtins(report)
-        del fields["do"]
+        fields = _fields_of(report)
         found = self._call_primary("landed", fields)
         return msgspec.convert(found, ReceiptPosition).offset
 
@@ -321,6 +394,7 @@ class StreamClient:
         columns: Sequence[str] | None = None,
         since_us: int | None = None,
         until_us: int | None = None,
+        before: tuple[int, Mark] = (0, NO_MARK),
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `stream` from offset `start` up to, not including, `end`, in order.
 
@@ -333,10 +407,12 @@ class StreamClient:
             columns: only these columns, in this order; None for all of `STREAM_SCHEMA`.
             since_us: only rows received at this time or later, µs since the Unix epoch.
             until_us: only rows received before this time, µs since the Unix epoch.
+            before: an offset, `end` or above, and its mark; rows of another history than that are
+                not read.
 
         Raises:
             StreamUnavailable: no service answered in time.
-            EpochMismatch: the log is of another epoch.
+            EpochMismatch: the log is of another epoch, or has another history there.
             OffsetOutOfRange: rows of the range were removed, lost, or are not there yet.
             ConfigError: the request is wrong, or the service refuses the caller.
             StoreFailed: the service cannot read its log.
@@ -346,7 +422,16 @@ class StreamClient:
         if adds_offset and requested is not None:
             requested = (*requested, "offset")  # needed to resume after the connection was lost
         request = RangeRequest(
-            stream, epoch, start, end, tuple(topic_filters), requested, since_us, until_us
+            stream,
+            epoch,
+            start,
+            end,
+            tuple(topic_filters),
+            requested,
+            since_us,
+            until_us,
+            before[0],
+            str(before[1]),
         )
         retry = self._new_retry(self._connect_timeout_s)
         while True:
@@ -442,7 +527,13 @@ class StreamClient:
         found = self._call(address, "offsets", {"stream": stream})
         given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
         return StreamOffsets(
-            found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
+            found["stream"],
+            found["epoch"],
+            found["earliest"],
+            found["latest"],
+            given_up,
+            parse_mark(found.get("mark", "")),
+            tuple((epoch, end) for epoch, end in found.get("lineage", ())),
         )
 
     def _newest_elsewhere(self, stream: str, answer: StreamOffsets) -> StreamOffsets:
@@ -561,6 +652,16 @@ class StreamClient:
     def _all_addresses(self) -> str:
         *others, last = self._addresses
         return f"{', '.join(others)} or {last}" if others else last
+
+
+def _fields_of(request: Lease | ReportProgress) -> dict[str, Any]:
+    """Return the fields of an action; a service without marks is told of none."""
+    fields: dict[str, Any] = msgspec.to_builtins(request)
+    return {
+        name: value
+        for name, value in fields.items()
+        if name != "do" and (name, value) != ("mark", "")
+    }
 
 
 def _check_floor(offsets: StreamOffsets, floor: tuple[str, int] | None) -> None:

@@ -39,7 +39,7 @@ from penstock.protocol.properties import parse_properties
 from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.selection import TopicSelector
-from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read_request
+from penstock.stream.reader_actions import Action, ask_broker, check_history, read_request
 from penstock.stream.requests import Refusal, RequestError
 
 CALL_S_MAX: Final = 2.0
@@ -82,7 +82,7 @@ class LandedActions:
         )  # the service fills them in
         stream = self._stream(request.stream)
         extent = self._log.extent(stream)
-        check_epoch(request.epoch, extent.epoch)
+        check_history(self._log, request.epoch, request.end, request.mark)
         selector = TopicSelector([stream.topic_filters, request.topics])
         position = ask_broker(self._data_dir, request, ReceiptPosition)
         while position.offset < min(request.end, extent.end) and time.monotonic() < deadline_s:

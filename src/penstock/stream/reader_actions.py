@@ -17,6 +17,8 @@ from penstock.auth.tokens import Grant
 from penstock.control.client import ANSWER_TIMEOUT_S, BrokerUnreachable, Request, ask
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
+from penstock.store.history import History, parted_in_words
+from penstock.store.mark import parse_mark
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
 from penstock.stream.broker_role import refuse_standby
 from penstock.stream.requests import Refusal, RequestError
@@ -57,7 +59,7 @@ class ReaderActions:
     def _lease(self, fields: dict[str, Any], grant: Grant) -> object:
         request = read_request(fields, Lease, grant)
         self._check_stream(request.stream)
-        check_epoch(request.epoch, self._log.extent().epoch)
+        check_history(self._log, request.epoch, request.offset, request.mark)
         return ask_broker(self._data_dir, request, LeaseGrant)
 
     def _release(self, fields: dict[str, Any], grant: Grant) -> object:
@@ -83,14 +85,50 @@ def read_request(fields: dict[str, Any], kind: type[RequestT], grant: Grant) -> 
         raise RequestError(Refusal.BAD_REQUEST, f"the request is not understood: {error}") from None
 
 
+def check_history(log: LogFollower, epoch: str, offset: int, mark: str) -> None:
+    """Raise RequestError if a position is not of the log's history, or its mark is none."""
+    try:
+        verdict = log.judge(epoch, offset, parse_mark(mark))
+    except ValueError as error:
+        raise RequestError(Refusal.BAD_REQUEST, str(error)) from None
+    if verdict.parts_at is not None:
+        why = parted_in_words(epoch, offset, verdict)
+        raise RequestError(Refusal.EPOCH_MISMATCH, why)
+    history = log.history()
+    if not verdict.is_same:
+        raise unknown_history(history, epoch, offset)
+
+
+def unknown_history(history: History, epoch: str, offset: int) -> RequestError:
+    """Return the error for a position that has nothing in common with the log, or nobody knows
+    how much."""
+    if epoch != history.epoch and epoch not in history.ends():
+        return epoch_error(epoch, history.epoch)
+    if offset > history.end:
+        return RequestError(
+            Refusal.BEHIND, f"the position is at offset {offset}, and the log ends at {history.end}"
+        )
+    return RequestError(
+        Refusal.EPOCH_MISMATCH,
+        f"offset {offset} of epoch {epoch} is of a history that this log does not have, and it is"
+        " not known where they part (was the memory of the broker's machine put back, or a copy"
+        " that is many starts old?): 'penstock store fork --at OFFSET' names that offset",
+    )
+
+
 def check_epoch(epoch: str, log_epoch: str) -> None:
     """Raise RequestError if a request is for another epoch than the log's."""
     if epoch != log_epoch:
-        raise RequestError(
-            Refusal.EPOCH_MISMATCH,
-            f"the offsets belong to epoch {epoch}, and the log is now of epoch {log_epoch}: it was"
-            " restored or created anew",
-        )
+        raise epoch_error(epoch, log_epoch)
+
+
+def epoch_error(epoch: str, log_epoch: str) -> RequestError:
+    """Return the error for a request that is for another epoch than the log's."""
+    return RequestError(
+        Refusal.EPOCH_MISMATCH,
+        f"the offsets belong to epoch {epoch}, and the log is now of epoch {log_epoch}: it was"
+        " restored or created anew",
+    )
 
 
 def behind_error(wanted_end: int, extent: Extent) -> RequestError:

@@ -5,7 +5,11 @@ Requests are small JSON objects::
     list_flights                        a flight for each stream; its descriptor's path is [name]
     get_flight_info, get_schema         the same for one: by its path, or by a command, see below
     action "streams"                    → [{"name", "topic_filters"}, ...]
-    action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
+    action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up",
+                                           "mark", "lineage"}
+    action "mark"     {"stream", "epoch", "offset"}  → {"mark"}
+    action "check"    {"stream", "epoch", "offset", "mark"?}
+                                        → {"epoch", "offset", "parts_at", "why"}
     action "offset_at"  {"stream", "epoch", "received_at", "end"?} → {"offset"}
     action "received_between"  {"stream", "epoch", "start", "end", "since", "until"}
                                         → {"ranges"}
@@ -16,14 +20,20 @@ Requests are small JSON objects::
     action "landed"   {"table", "stream", "topics", "epoch", "since", "end"} → {"offset"}
     action "tables"   {}                → [{"table", "offset", "lag_messages", "lag_s", ...}, ...]
     action "forget"   {"table"}         → whether there was such a table
-    do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?, "since"?, "until"?}
-                                        → record batches
+    do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?, "since"?, "until"?,
+             "mark_at"?, "mark"?}       → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
     action "publish"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
     action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range that includes one is refused.
+A `mark` names the history before an offset (`penstock.store.mark`), in "offsets" before `latest`;
+`lineage` has the former epochs, newest first, each with the offset up to which the log is the same.
+"check" answers where a reader with that position goes on: `parts_at` is null if the log has the
+history before it, or the offset at which they part (docs/store.md). A range may be of a former
+epoch, up to where the log is the same; with the `mark` of an offset `mark_at` behind it, it is
+refused if the log has another history there.
 Leases are explained in `penstock.control.reader_requests`, landed messages in
 `penstock.control.landed_requests`.
 A command is a JSON object {"stream", "filter"?, "columns"?, "start"?, "end"?, "since"?, "until"?}
@@ -129,6 +139,8 @@ class RangeRequest:
         columns: names of the columns to return, in order; None for all.
         since_us: only rows received at this time or later, µs since the Unix epoch; None for all.
         until_us: only rows received before this time, µs since the Unix epoch; None for all.
+        mark_at: an offset, `end` or above.
+        mark: text of the mark of `mark_at`; empty if the history is not to be compared.
     """
 
     stream: str
@@ -139,6 +151,8 @@ class RangeRequest:
     columns: tuple[str, ...] | None = None
     since_us: int | None = None
     until_us: int | None = None
+    mark_at: int = 0
+    mark: str = ""
 
     def to_json(self) -> bytes:
         """Return the ticket for `do_get`."""
@@ -156,6 +170,8 @@ class RangeRequest:
             fields["since"] = self.since_us
         if self.until_us is not None:
             fields["until"] = self.until_us
+        if self.mark:
+            fields |= {"mark_at": self.mark_at, "mark": self.mark}
         return json.dumps(fields).encode()
 
     @classmethod
@@ -163,7 +179,7 @@ class RangeRequest:
         """Return the request in a ticket; raise RequestError if the ticket is malformed."""
         fields = read_object(data)
         known = {"stream", "epoch", "start", "end", "filter", "columns", "since", "until"}
-        unknown = set(fields) - known
+        unknown = set(fields) - known - {"mark_at", "mark"}
         if unknown:
             raise _bad_request(f"a ticket has no field {min(unknown)!r}")
         start, end = read_range(fields)
@@ -176,6 +192,8 @@ class RangeRequest:
             columns=_columns(fields),
             since_us=read_time(fields, "since") if "since" in fields else None,
             until_us=read_time(fields, "until") if "until" in fields else None,
+            mark_at=read_offset(fields, "mark_at") if "mark_at" in fields else 0,
+            mark=read_text(fields, "mark") if "mark" in fields else "",
         )
 
 

@@ -53,10 +53,16 @@ from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up_error
 from penstock.store.selection import TopicSelector
-from penstock.stream import landed_actions, reader_actions, seeds, time_actions
+from penstock.stream import history_actions, landed_actions, reader_actions, seeds, time_actions
+from penstock.stream.history_actions import HistoryActions
 from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
-from penstock.stream.reader_actions import ReaderActions, behind_error, check_epoch
+from penstock.stream.reader_actions import (
+    ReaderActions,
+    behind_error,
+    check_history,
+    epoch_error,
+)
 from penstock.stream.requests import (
     FlightRequest,
     PublishBatchRequest,
@@ -93,6 +99,8 @@ _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 _ROLE_OF: Final = {
     "offset_at": READ,
     "received_between": READ,
+    "mark": READ,
+    "check": READ,
     "lease": LEASE,
     "release": LEASE,
     "readers": LEASE,
@@ -147,6 +155,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._times = TimeActions(log, self._streams, self._stream)
         self._actions = {
             **self._times.actions,
+            **HistoryActions(log, self._stream).actions,
             **ReaderActions(log.data_dir, log, self._stream).actions,
             **LandedActions(log.data_dir, log, self._stream).actions,
             **self._seeds.actions,
@@ -233,9 +242,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             ("streams", "the streams offered, as JSON"),
             (
                 "offsets",
-                "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
+                "epoch, offsets (latest excluded), history and what is lost of a stream, as JSON",
             ),
             *time_actions.DESCRIPTIONS,
+            *history_actions.DESCRIPTIONS,
             *reader_actions.DESCRIPTIONS,
             *landed_actions.DESCRIPTIONS,
             *seeds.DESCRIPTIONS,
@@ -278,11 +288,26 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
             schema = _schema(request.columns)
-            _check_range(request, self._log.extent(stream))
+            self._check_range(request, self._log.extent(stream))
         except (RequestError, PenstockError) as error:
             raise _flight_error(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters, grant.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
+
+    def _check_range(self, request: RangeRequest, extent: Extent) -> None:
+        """Raise an error for a range that cannot be read as a whole, before any row is sent."""
+        if request.epoch != extent.epoch:
+            same_until = self._log.history().ends().get(request.epoch, -1)
+            if request.end > same_until:
+                raise epoch_error(request.epoch, extent.epoch)
+        if request.start == request.end:
+            return
+        if request.mark:
+            check_history(self._log, request.epoch, request.mark_at, request.mark)
+        _check_bounds(request, extent)
+        for begin, end in extent.given_up:
+            if begin < request.end and request.start < end:
+                raise given_up_error(begin, end)
 
     def _get_seed(self, context: object, ticket: SeedTicket) -> flight.GeneratorStream:
         _authorize(context, SEED)
@@ -345,6 +370,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             "earliest": extent.earliest,
             "latest": extent.end,
             "given_up": extent.given_up,
+            "mark": str(self._log.mark_at(extent.end)),
+            "lineage": list(self._log.history().ends().items()),
         }
         return json.dumps(answer).encode()
 
@@ -388,16 +415,6 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
         raise RequestError(
             Refusal.BAD_REQUEST, f"a stream has no column {error.args[0]!r}"
         ) from error
-
-
-def _check_range(request: RangeRequest, extent: Extent) -> None:
-    check_epoch(request.epoch, extent.epoch)
-    if request.start == request.end:
-        return
-    _check_bounds(request, extent)
-    for begin, end in extent.given_up:  # before any row of the range is sent
-        if begin < request.end and request.start < end:
-            raise given_up_error(begin, end)
 
 
 def _check_bounds(request: RangeRequest, extent: Extent) -> None:

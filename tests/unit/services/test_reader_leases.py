@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.errors import StoreFailed
+from penstock.errors import EpochMismatch, StoreFailed
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import ReceiptCounts
@@ -45,8 +46,8 @@ class Publisher:
         return ReceiptCounts(len(asking), 0)
 
 
-def log() -> MemoryStore:
-    store = MemoryStore(EPOCH)
+def log(epoch: str = EPOCH) -> MemoryStore:
+    store = MemoryStore(epoch)
     commit = Commit(0)
     commit.messages = [Message("t", b"x", 1, received_at_us=1, offset=n) for n in range(END)]
     store.commit(commit)
@@ -59,11 +60,11 @@ def now() -> Now:
 
 
 def leases(path: Path, store: MemoryStore | None = None, epoch: str = EPOCH) -> ReaderLeases:
-    return ReaderLeases(path, epoch, store or log(), Stream(), now)
+    return ReaderLeases(path, store or log(epoch), Stream(), now)
 
 
 def tables(path: Path, publisher: Publisher) -> LandedTables:
-    return LandedTables(path, EPOCH, log(), publisher, Stream(), now)  # type: ignore[arg-type]
+    return LandedTables(path, log(), publisher, Stream(), now)  # type: ignore[arg-type]
 
 
 def asks(offset: int, epoch: str = EPOCH) -> Lease:
@@ -89,6 +90,15 @@ async def test_a_lease_is_kept_before_it_is_granted_and_a_renewal_soon_after(
     assert leases(tmp_path, epoch="e2").lowest_leased_offset() == NOTHING_LEASED, "of another log"
     assert await first.release(Release("etl"))
     assert leases(tmp_path).lowest_leased_offset() == NOTHING_LEASED
+
+
+async def test_a_position_of_another_log_gets_no_lease_and_no_receipts(tmp_path: Path) -> None:
+    with pytest.raises(EpochMismatch, match="the offset 5 of group etl belongs to epoch old, and"):
+        await leases(tmp_path).lease(asks(5, "old"))
+    with pytest.raises(EpochMismatch, match="the offset 20 of the table t belongs to epoch old"):
+        await tables(tmp_path, Publisher()).record_progress(
+            msgspec.structs.replace(landed(20), epoch="old")
+        )
 
 
 async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) -> None:

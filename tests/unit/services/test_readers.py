@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.control.reader_requests import Lease
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
 from penstock.services.readers import Reader, Readers
 from penstock.store.api import NOTHING_LEASED
 from tests.support.budget import budget
@@ -139,7 +139,6 @@ def test_what_leaves_the_log_all_the_same_is_counted() -> None:
         (asks("x" * 65), ConfigError, "a group must be"),
         (asks(ttl_s=0), ConfigError, "a lease must last for more than 0 s, not 0 s"),
         (asks(ttl_s=float("nan")), ConfigError, "a lease must last for more than 0 s, not nan s"),
-        (asks(epoch="old"), EpochMismatch, "the offset 10 of group etl belongs to epoch old, and"),
         (asks(offset=101), OffsetOutOfRange, "group etl asks for offset 101, and the log ends at"),
         (asks(offset=-1), OffsetOutOfRange, "group etl asks for offset -1"),
     ],

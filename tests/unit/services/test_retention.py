@@ -20,6 +20,8 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.services import retention
 from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import LogExtent
+from penstock.store.history import Verdict
+from penstock.store.mark import NO_MARK, Mark
 from penstock.store.memory import MemoryStore
 from tests.support.deadline import until
 from tests.unit.engine.bench import Bench, publishes
@@ -151,8 +153,16 @@ class Asked:
         self.trimmed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
+    epoch = "e"
+
     def log_extent(self) -> LogExtent:
         return LogExtent(0, 100, 0)
+
+    def judge(self, *_position: object) -> Verdict:
+        return Verdict(True)
+
+    def mark_at(self, _offset: int) -> Mark:
+        return NO_MARK
 
     def trim_log(self, *asked: int) -> int:
         self.asked.append(asked)
@@ -176,7 +186,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Asked()
     settings = Stream(readers_hold_bytes_max=hold_bytes_max)
-    leases = ReaderLeases(tmp_path, "e", store, settings, MachineClock().now)  # type: ignore[arg-type]
+    leases = ReaderLeases(tmp_path, store, settings, MachineClock().now)  # type: ignore[arg-type]
     await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
     task = asyncio.create_task(
         retention.trim_log_periodically(

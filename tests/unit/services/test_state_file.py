@@ -10,14 +10,18 @@ import pytest
 
 from penstock.errors import StoreBroken, StoreFailed
 from penstock.services.state_file import FileStorage, StateFile
+from penstock.store.memory import MemoryStore
 
 
 class Entry(msgspec.Struct):
     name: str
+    offset: int = 0
+    mark: str = ""
 
 
 def kept(path: Path, epoch: str = "e1") -> StateFile[Entry]:
-    return StateFile(FileStorage(path / "entries.json"), Entry, epoch, "nobody knows who entered")
+    storage = FileStorage(path / "entries.json")
+    return StateFile(storage, Entry, MemoryStore(epoch), "nobody knows who entered")
 
 
 def names(path: Path) -> list[str]:
@@ -38,7 +42,7 @@ async def test_records_of_another_log_are_forgotten(
 ) -> None:
     await kept(tmp_path).write(lambda: [Entry("a")])
     assert kept(tmp_path, "e2").read() == []
-    assert "its 1 entries are forgotten" in caplog.text
+    assert "1 of its entries are forgotten" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0\0\0", b'{"epoch": "e1", "records": [{"na'])

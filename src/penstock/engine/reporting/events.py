@@ -59,6 +59,7 @@ MOVED: Final = 19
 ADMINISTERED: Final = 20
 BANNED: Final = 21
 CLOCK_JUMPED: Final = 22
+LOG_FORKED: Final = 23
 
 KINDS: Final = (
     "started",
@@ -84,6 +85,7 @@ KINDS: Final = (
     "administered",
     "banned",
     "clock_jumped",
+    "log_forked",
 )
 
 Event: TypeAlias = dict[str, object]
