@@ -1,7 +1,8 @@
 """Ask the broker in this container how it is: exit code 0, or 1 and a sentence.
 
     python -I -S health.py            does it answer? The answer comes from its event loop
-    python -I -S health.py --ready    and does it let clients in? One that is drained does not
+    python -I -S health.py --ready    and does it let clients in? One that is drained does not. In a
+                                      cluster: is it the primary, or a standby that knows it?
 
 It asks over the control socket in the data directory, as `penstock clients` does, and needs nothing
 but Python's own modules: a probe every few seconds must cost next to nothing.
@@ -23,13 +24,20 @@ def main() -> str:
     if data_dir is None:
         return f"{DATA_DIR} is not set"
     try:
-        answer = asked(Path(data_dir), {"do": "drain_state"})
+        answer = asked(Path(data_dir), {"do": "health"})
     except (OSError, ValueError) as error:
         return f"the broker in {data_dir} does not answer: {error}"
     if "done" not in answer:
         return str(answer.get("error"))
-    if "--ready" in sys.argv[1:] and answer["done"]["draining"]:
+    if "--ready" not in sys.argv[1:]:
+        return ""
+    health = answer["done"]
+    if health["draining"]:
         return "the broker is being drained"
+    if health["role"] not in ("", "primary") and not (
+        health["role"] == "standby" and health["primary"]
+    ):
+        return f"the role of this member is {health['role']}; the primary is {health['primary']!r}"
     return ""
 
 

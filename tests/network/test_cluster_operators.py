@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,22 @@ def test_readiness_knows_the_role(members: Members) -> None:
     assert told["lag"] >= 0
     failing = [check["check"] for check in told["checks"] if not check["passes"]]
     assert failing == ["role"]
+
+
+def test_the_probe_of_a_container_passes_in_both_roles(members: Members) -> None:
+    """Else Kubernetes would end standbys, and a rolling update would stop at the first."""
+    program = Path(__file__).resolve().parents[2] / "packaging" / "container" / "health.py"
+    for member in both(members):
+        for words in ((), ("--ready",)):
+            asked = subprocess.run(
+                [sys.executable, "-I", "-S", str(program), *words],
+                env={"PENSTOCK_DURABILITY__DATA_DIR": str(member.data_dir)},
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+            assert (asked.returncode, asked.stderr) == (0, "")
 
 
 def test_both_roles_tell_every_metric_of_a_cluster(members: Members) -> None:

@@ -6,6 +6,7 @@ import datetime
 import ssl
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,34 @@ def test_nats_server_and_penstock_read_the_files(
         assert cluster.log[0].startswith("nats://" if "--no-tls" in options else "tls://")
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (to, *to.rglob("*"))}
     assert {path.name: mode for path, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_init_says_that_users_and_tokens_come_before_addresses_of_the_network(
+    tmp_path: Path,
+) -> None:
+    """And with the files and lines that it names these addresses are taken."""
+    to = tmp_path / "cluster"
+    printed = run_init(*MACHINES, "--to", str(to))
+    assert "passwd" not in run_init(*TRIAL, "--to", str(tmp_path / "trial"))
+    commands = [line.split("    ") for line in printed.splitlines() if "    [" in line]
+    (make_users, users), (make_tokens, tokens) = commands
+    config = to / "a" / "penstock.toml"
+    text = config.read_text().replace('bind = "127.0.0.1', 'bind = "0.0.0.0')
+    config.write_text(text)
+    with pytest.raises(ConfigError, match=r"listener\.bind"):
+        load_settings(config, {}, {})
+    for command in (make_users.replace("NAME", "alice"), make_tokens):
+        command = command.strip().replace("penstock ", f"{sys.executable} -m penstock ", 1)
+        subprocess.run(
+            command, shell=True, cwd=to / "a", input=b"secret\nsecret\n", check=True, timeout=60
+        )
+    stream = tokens.replace("[stream] ", "")
+    config.write_text(
+        text.replace("[stream]\n", f"[stream]\n{stream}\n") + users.replace("] ", "]\n") + "\n"
+    )
+    settings = load_settings(config, {}, {})
+    assert "alice" in (to / "a" / settings.access.password_file).read_text()
+    assert read_tokens(to / "a" / settings.stream.token_file)
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

@@ -134,6 +134,16 @@ def init(
         first = "" if embedded else f"nats-server -c {plan.path('nats.conf')} & "
         directory = to / machine.name if is_one_machine else place or machine.name
         print(f"  on {machine.host}:  cd {directory} && {first}{serve_command(plan)}")
+    if not all(machine.is_loopback for machine in members):
+        print(
+            "\nClients and readers of other machines are served once there are users and tokens,"
+            " and listener.bind\nand stream.bind are addresses of the network. The same files and"
+            " lines on each machine:\n"
+            f"  penstock passwd --create {plan.path('passwords')} NAME"
+            f"    [access] password_file = {plan.path('passwords')!r}\n"
+            f"  openssl rand -hex 32 > {plan.path('tokens')}"
+            f"    [stream] token_file = {plan.path('tokens')!r}"
+        )
 
 
 @app.command()
