@@ -15,9 +15,10 @@ from typing import Final
 
 import pytest
 
-from tests.support import nats_cluster
+from tests.support import etcd_cluster, nats_cluster
 from tests.support.cluster_storm import kinds_of, play
 from tests.support.cluster_verdict import Interruption, Verdict, note, noted, total
+from tests.support.machines import RunBy
 from tests.support.members import NAMES
 from tests.support.networks import Network, obstacle
 from tests.support.wall_clock import needs_compiler
@@ -55,10 +56,35 @@ def test_every_kind_of_fault(tmp_path: Path) -> None:
     play_one(tmp_path)
 
 
+@nats_cluster.needed
+@pytest.mark.timeout(7200)
+@pytest.mark.torture("each kind of damage to the log's servers once: some minutes")
+def test_every_kind_of_damage_to_servers_that_brokers_run(tmp_path: Path) -> None:
+    play_damage(tmp_path, "brokers")
+
+
+@etcd_cluster.needed
+@pytest.mark.timeout(7200)
+@pytest.mark.torture("each kind of damage to etcd's servers once: some minutes")
+def test_every_kind_of_damage_to_servers_of_etcd(tmp_path: Path) -> None:
+    play_damage(tmp_path, "etcd")
+
+
+def play_damage(directory: Path, run_by: RunBy) -> None:
+    """Play one storm in which each kind of damage has its turn."""
+    seed = int(os.environ.get("CRASH_SEED") or random.randrange(2**32))
+    print(f"CRASH_SEED={seed}")
+    faults = kinds_of(False, run_by)
+    verdict = play(directory, None, seed, len(faults), faults, run_by=run_by)
+    print(verdict)
+    assert {one.fault for one in verdict.interruptions} == {fault.name for fault in faults}
+    assert sum(one.refills for one in verdict.interruptions) > 0
+
+
 def test_verdicts_of_storms_are_noted_and_added_up(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     one = Verdict({1: 10, 2: 20}, 1, 2, 33, [Interruption("cable", 1.5)], 60.0)
-    other = Verdict({1: 5, 2: 7}, 0, 1, None, [Interruption("cable", 0.0)], 30.0)
+    other = Verdict({1: 5, 2: 7}, 0, 1, None, [Interruption("cable", 0.0, 1)], 30.0)
     for verdict in (one, None, other):
         note(notes, verdict)
     verdicts, failed = noted(notes)
@@ -67,7 +93,7 @@ def test_verdicts_of_storms_are_noted_and_added_up(tmp_path: Path) -> None:
         {1: 15, 2: 27}, 1, 3, 33, [*one.interruptions, *other.interruptions], 90.0, 2
     )
     last_line = str(total(verdicts)).splitlines()[-1]
-    assert " ".join(last_line.split()) == "cable 2 1 1.50 1.50 1.50"
+    assert " ".join(last_line.split()) == "cable 2 1 1 1.50 1.50 1.50"
 
 
 def test_nothing_of_a_network_is_left_whatever_happens() -> None:
