@@ -141,10 +141,10 @@ def test_a_session_that_the_remote_lost_begins_anew_without_loss(line: Line, sta
     with line.near(line.into) as near:
         payloads = publish_many(line.local, line.out, 50)
         shutil.rmtree(remote.data_dir)
-        line.proxy.partition()
+        line.proxy.refuse()  # an attempt that waits would be given up, and have made the session
         remote.start()
         with line.far() as far:
-            line.proxy.heal()
+            line.proxy.accept()
             assert far.take_payloads(50) == payloads
             line.connected(2)
             far.publish(line.into, b"back", 1)
