@@ -473,17 +473,17 @@ def test_the_numbers_of_producers_are_kept_moved_and_removed(
     place.store.commit(commit)
     commit = Commit(1)
     commit.producers = [
-        ("\0ü", ProducerRecord("\0ü", 2**40, 7)),
+        ("\0ü", ProducerRecord("\0ü", 2**40, 7, "plan")),
         ("u\0gone", None),
         ("never", None),
     ]
     place.store.commit(commit)
     recovered = restart().recover()
-    assert [producer(one) for one in recovered.producers] == [("\0ü", 2**40, 7)]
+    assert [producer(one) for one in recovered.producers] == [("\0ü", 2**40, 7, "plan")]
 
 
-def producer(record: ProducerRecord) -> tuple[str, int, int]:
-    return (record.key, record.sequence, record.used_at_us)
+def producer(record: ProducerRecord) -> tuple[str, int, int, str]:
+    return (record.key, record.sequence, record.used_at_us, record.mark)
 
 
 # -- everything together -------------------------------------------------------------------

@@ -53,12 +53,16 @@ class Publish(
 ):
     """Publish a batch of staged rows (``store.staging``); ``done`` is ``PublishProgress``.
 
-    ``proposal`` names the file that lists the rows; the batch may have been decided before.
+    ``proposal`` names the file that lists the rows; the batch may have been decided before. What
+    ``plan``, ``previous`` and ``accepts_loss`` mean is in ``stream.requests.PublishBatchRequest``.
     """
 
     sink: str
     batch: int
     proposal: str
+    plan: str = ""
+    previous: str = ""
+    accepts_loss: bool = False
 
 
 class Abandon(
@@ -80,11 +84,13 @@ class PublishProgress(msgspec.Struct, frozen=True):
         rows: the number of published rows; 0 if the batch was published before this request.
         later: number of the sink's latest batch if it is greater than that of the requested batch,
             whose rows are no longer known and which counts as published; else 0.
+        refusal: one sentence about why the batch is not published, ever; else empty.
     """
 
     is_done: bool
     rows: int = 0
     later: int = 0
+    refusal: str = ""
 
 
 Request = (

@@ -32,7 +32,17 @@ from typing import Final, TypeVar, final
 
 from penstock.control.client import Abandon, Publish, PublishProgress
 from penstock.engine.clock import MICROSECONDS
-from penstock.engine.publishing.sink_positions import Row
+from penstock.engine.publishing.sink_positions import (
+    GAP,
+    NEXT,
+    OTHER_PAST,
+    REPEATED,
+    REPLANNED,
+    SET_BACK,
+    UNKNOWN,
+    Row,
+    judge_batch,
+)
 from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
@@ -47,6 +57,41 @@ PIECE_ROWS_MAX: Final = 2048
 PIECE_BYTES_MAX: Final = 1_048_576  # the last row of a piece may exceed it
 _RETRY_S: Final = 0.1  # between two attempts to publish while there is no room
 _SWEEP_S: Final = 600.0
+
+_NEW_CHECKPOINT: Final = (
+    "start the query with a new checkpoint, and say with startingOffsets where it continues"
+)
+_ROWS_GONE: Final = (
+    "of batch {batch} of this query {rows} rows are published, and its staged rows are gone: the"
+    " directory staged in the broker's data directory was removed, or is of an older copy; it is"
+    f" not known which rows are missing: {_NEW_CHECKPOINT}"
+)
+_REFUSALS: Final = {
+    REPLANNED: (
+        "the broker has published batch {batch} of this query, and Spark has planned another batch"
+        " {batch}: its checkpoint was put back from an older copy, or two queries use it, and it is"
+        f" not known which rows are published: {_NEW_CHECKPOINT}"
+    ),
+    UNKNOWN: (
+        "the broker knows no batch of this query, and Spark runs batch {batch}: the broker's data"
+        " directory is an older copy or that of another broker, or the query was silent for longer"
+        " than the broker remembers sinks; start it with a new checkpoint to publish again what its"
+        " sources still have, or once with failOnDataLoss false to continue with batch {batch}"
+    ),
+    GAP: (
+        "the broker has published the batches of this query up to {latest}, and Spark runs batch"
+        " {batch}: the broker's data directory was put back from an older copy; to publish the"
+        " batches from {next} on again, stop the query and remove the files offsets/N and commits/N"
+        " with N from {next} on from its checkpoint; to continue without them, start the query once"
+        " with failOnDataLoss false"
+    ),
+    OTHER_PAST: (
+        "the broker has published another batch {latest} of this query than the one before Spark's"
+        " batch {batch}: the broker's data directory or the query's checkpoint was put back from an"
+        f" older copy; {_NEW_CHECKPOINT}, or start the query once with failOnDataLoss false to"
+        " continue with batch {batch}"
+    ),
+}
 
 Result = TypeVar("Result")
 
@@ -155,10 +200,23 @@ class StagedRowsPublisher:
         if not await self._inherit_position(sink):
             return PublishProgress(False)
         async with self._decision_lock:
+            latest, verdict = self._judge(request)
+            if verdict == SET_BACK:
+                return PublishProgress(True, later=latest)
+            if verdict == REPLANNED or (
+                verdict in (UNKNOWN, GAP, OTHER_PAST) and not request.accepts_loss
+            ):
+                return PublishProgress(False, refusal=refusal_text(verdict, latest, batch))
             if (sink, batch) not in self._decided:
                 if self._positions.is_published(sink, batch):
-                    latest = self._positions.latest(sink)
-                    return PublishProgress(True, later=latest if latest > batch else 0)
+                    return PublishProgress(True)
+                if rows := self._positions.rows_published(sink, batch):
+                    return PublishProgress(
+                        False, rows, refusal=_ROWS_GONE.format(batch=batch, rows=rows)
+                    )
+                if verdict != NEXT:
+                    assert verdict != REPEATED, "a repeated batch is decided, or published"
+                    logger.warning("%s: that is accepted", refusal_text(verdict, latest, batch))
                 if not self._positions.has_room(sink):
                     raise StoreError(
                         "there is no room for one more sink: durability.producers_max or"
@@ -189,6 +247,19 @@ class StagedRowsPublisher:
                     partial(self._staging.discard_attempt, request.sink, request.batch, request.run)
                 )
         return PublishProgress(self._is_done(request.sink, request.batch))
+
+    def _judge(self, request: Publish) -> tuple[int, int]:
+        """Return the latest batch of the request's sink, published or decided, and the verdict on
+        the requested one."""
+        sink = request.sink
+        decided = [batch for name, batch in self._decided if name == sink]
+        latest, plan = self._positions.latest(sink), self._positions.latest_plan(sink)
+        if decided and max(decided) >= latest:
+            latest = max(decided)
+            plan = self._decided[sink, latest].plan
+        if request.batch in decided and request.batch < latest:
+            return latest, REPEATED
+        return latest, judge_batch(latest, plan, request.batch, request.plan, request.previous)
 
     def _decide(self, sink: str, batch: int, proposal: str) -> StagedBatch:
         staged_batch = self._staging.decide(sink, batch, proposal)
@@ -265,7 +336,7 @@ class StagedRowsPublisher:
                     await self._publish_rows(staged_batch, rows)
                     at += len(rows)
                 at -= file.rows
-            positions.finish(sink, batch, self._driver.now_of_turn())
+            positions.finish(sink, batch, staged_batch.plan, self._driver.now_of_turn())
         await self._driver.wait_durable()
         async with self._decision_lock:
             await _in_thread(partial(self._forget, sink, batch))
@@ -290,6 +361,7 @@ class StagedRowsPublisher:
             count = self._positions.publish(
                 staged_batch.sink,
                 staged_batch.batch,
+                staged_batch.plan,
                 staged_batch.client_id,
                 rows,
                 at,
@@ -330,6 +402,17 @@ def _end_of_piece(rows: list[Row], first: int) -> int:
         size_bytes += len(topic) + len(payload) + len(properties)
         at += 1
     return at
+
+
+def refusal_text(verdict: int, latest: int, batch: int) -> str:
+    """Return why a batch is not published, and what to do, in one sentence.
+
+    Args:
+        verdict: the verdict on the batch, one of ``_REFUSALS``.
+        latest: the latest batch of the sink; -1 if there is none.
+        batch: the number of the batch.
+    """
+    return _REFUSALS[verdict].format(latest=latest, batch=batch, next=latest + 1)
 
 
 async def _in_thread(call: Callable[[], Result]) -> Result:

@@ -243,7 +243,15 @@ SINK_OPTIONS: Final = (
         "checkpointLocation",
         "",
         "the checkpoint of the query; the broker identifies the query by the id that Spark "
-        "stores there",
+        "stores there, and what each batch reads by a digest of Spark's file about it",
+    ),
+    DeclaredOption(
+        "failOnDataLoss",
+        "`true`",
+        "for a streaming query: it ends if the broker lacks batches that the checkpoint counts as "
+        "published, because the broker's data directory was put back from an older copy, or is of "
+        "another broker. With `false` it continues without them, with a warning in the broker's "
+        "log; what Spark planned anew under a published number is refused all the same",
     ),
     *ACCESS_OPTIONS,
 )

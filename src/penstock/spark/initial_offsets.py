@@ -48,7 +48,7 @@ def load_or_pin_position(
     """
     name = f"penstock-start-{hashlib.sha256(source.encode()).hexdigest()[:16]}.json"
     try:
-        files, directory = _open(checkpoint)
+        files, directory = open_location(checkpoint)
         path = f"{directory}/{name}"
         if files.get_file_info(path).type == fs.FileType.File:
             with files.open_input_stream(path) as stream:
@@ -72,7 +72,7 @@ def read_pinned_position(checkpoint: Path) -> LogPosition | None:
     return None
 
 
-def _open(location: str) -> tuple[fs.FileSystem, str]:
+def open_location(location: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a location in Spark's notation, and the path in it."""
     uri = _uri(location)
     if uri is None:

@@ -13,9 +13,12 @@
    commit that is repeated, because its answer was lost or Spark runs the batch again, publishes
    nothing more.
 3. For a streaming query the sink is the query's id, which is in its checkpoint, and the batch is
-   Spark's number. Spark repeats the last batch only. An earlier number comes from a checkpoint that
-   was restored, where it may stand for other rows: it ends the query. For `df.write` sink and batch
-   are options; without them every run is a sink of its own.
+   Spark's number with the *plan* that the checkpoint has for it (`penstock.spark.batch_plans`).
+   Spark repeats the last batch only, with the same plan. Another plan, an earlier number, and a
+   number behind a gap come from a checkpoint or a broker that was put back from an older copy: they
+   end the query (`penstock.engine.publishing.sink_positions`). So that there are no other gaps, a
+   batch without rows is published, too. For `df.write` sink and batch are options; without them
+   every run is a sink of its own.
 4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
    knows, and it ignores `abort` once it has decided (`penstock.services.staged_rows`).
 
@@ -40,6 +43,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, PenstockError
+from penstock.spark.batch_plans import BatchPlan, read_plan
 from penstock.spark.sink_options import SinkOptions, check_columns
 from penstock.spark.sink_rows import rows_to_publish
 from penstock.stream.client import StreamClient
@@ -53,6 +57,8 @@ STAGED_ROWS: Final = 65_536
 """Most rows that are staged in one request."""
 
 logger = get_logger(__name__)
+
+UNPLANNED: Final = BatchPlan()
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -111,30 +117,38 @@ class _Writer:
         """Return the sink, and the number of its batch."""
         raise NotImplementedError
 
-    def _publish(self, messages: list[WriterCommitMessage | None]) -> int:
-        """Publish the staged rows of all tasks.
+    def _publish(self, staged: list[StagedRows], plan: BatchPlan = UNPLANNED) -> int:
+        """Publish the staged rows of all tasks, one or more.
 
         Returns:
             0; or the number of a later batch that the sink has published: then nothing is.
         """
-        staged = _task_results(messages)
         files = tuple(file for task in staged for file in task.files)
-        if not files:
-            return 0
         with self._client() as client:
-            return client.publish(self._set_request(staged[0], files))
+            return client.publish(self._batch_request(staged[0], files, plan))
 
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _task_results(messages)
         if staged:
             with self._client() as client:
-                _remove_staged(client, self._set_request(staged[0], ()))
+                _remove_staged(client, self._batch_request(staged[0], ()))
 
-    def _set_request(
-        self, staged: StagedRows, files: tuple[tuple[str, int, int], ...]
+    def _batch_request(
+        self,
+        staged: StagedRows,
+        files: tuple[tuple[str, int, int], ...],
+        plan: BatchPlan = UNPLANNED,
     ) -> PublishBatchRequest:
-        client_id = self._options.client_id or f"spark-{staged.sink}"
-        return PublishBatchRequest(staged.sink, staged.batch, staged.run, client_id, files)
+        return PublishBatchRequest(
+            staged.sink,
+            staged.batch,
+            staged.run,
+            self._options.client_id or f"spark-{staged.sink}",
+            files,
+            plan.plan,
+            plan.previous,
+            not self._options.fail_on_data_loss,
+        )
 
     def _client(self) -> StreamClient:
         options = self._options
@@ -155,7 +169,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the staged rows of all tasks."""
-        later = self._publish(messages)
+        staged = [task for task in _task_results(messages) if task.files]
+        later = self._publish(staged) if staged else 0
         if later:
             logger.warning(
                 "batch %d of the sink %s publishes nothing, for batch %d was published already",
@@ -190,15 +205,20 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Publish the staged rows of a batch.
 
         Raises:
-            ConfigError: the query has published a later batch already.
+            ConfigError: the query has published a later batch, or another one with this number; or
+                the broker lacks batches before it.
         """
-        wrong = {task.batch for task in _task_results(messages)} - {batchId}
+        staged = _task_results(messages)
+        wrong = {task.batch for task in staged} - {batchId}
         if wrong:
             raise ConfigError(
                 f"Spark commits batch {batchId} with results of batch {min(wrong)}: start the query"
                 " again"
             )
-        later = self._publish(messages)
+        plan = read_plan(self._options.checkpoint, batchId)
+        if not staged and plan.query:  # no task ran
+            staged = [StagedRows(plan.query, batchId, self._run, 0, [])]
+        later = self._publish(staged, plan) if staged else 0
         if later:  # Spark repeats the last batch, and none before it
             raise ConfigError(
                 f"the broker has published batch {later} of this query already, and Spark runs"

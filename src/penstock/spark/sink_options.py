@@ -51,6 +51,8 @@ class SinkOptions:
         client_id: the client id of the messages in the log; empty: one made of the sink's id.
         sink_id: identifies the rows of `df.write` to the broker; empty: a random id.
         batch: the number of the batch of that sink.
+        checkpoint: location of the query's checkpoint; empty for `df.write`.
+        fail_on_data_loss: whether the query ends if the broker lacks batches that it published.
         connect_timeout_s: seconds for which the service may be unreachable.
         credentials: the credentials for the service.
     """
@@ -62,6 +64,8 @@ class SinkOptions:
     client_id: str = ""
     sink_id: str = ""
     batch: int = 0
+    checkpoint: str = ""
+    fail_on_data_loss: bool = True
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     credentials: Credentials = PLAIN
 
@@ -107,6 +111,8 @@ def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOp
         client_id=client_id,
         sink_id=sink_id,
         batch=reader.whole_number("batchId", 0, BATCH_MAX, SinkOptions.batch),
+        checkpoint=reader.text("checkpointLocation", "") if is_streaming else "",
+        fail_on_data_loss=reader.boolean("failOnDataLoss", default=SinkOptions.fail_on_data_loss),
         connect_timeout_s=reader.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
         credentials=reader.credentials(tls=tls),
     )

@@ -122,7 +122,18 @@ _page = msgspec.msgpack.Decoder(_Page)
 _inbound = msgspec.msgpack.Decoder(tuple[int, int])
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
-_producer = msgspec.msgpack.Decoder(tuple[int, int, int])
+
+
+class _ProducerValue(msgspec.Struct, array_like=True):
+    """The stored form of a producer's latest message; older versions wrote no mark."""
+
+    layout: int
+    sequence: int
+    used_at_us: int
+    mark: str = ""
+
+
+_producer = msgspec.msgpack.Decoder(_ProducerValue)
 
 
 class _MessageValue(msgspec.Struct, array_like=True):
@@ -418,13 +429,14 @@ def _from_row(row: _MessageRow, lead_us: int = 0) -> Message:
 
 def encode_producer(record: ProducerRecord) -> bytes:
     """Return the stored form of a producer's latest message."""
-    return _encode((_LAYOUT, record.sequence, record.used_at_us))
+    value = (_LAYOUT, record.sequence, record.used_at_us)
+    return _encode((*value, record.mark) if record.mark else value)
 
 
 def decode_producer(key: str, value: bytes) -> ProducerRecord:
     """Return the producer that is stored as ``value`` under ``key``."""
-    _, sequence, used_at_us = _producer.decode(value)
-    return ProducerRecord(key, sequence, used_at_us)
+    found = _producer.decode(value)
+    return ProducerRecord(key, found.sequence, found.used_at_us, found.mark)
 
 
 def encode_clock(record: ClockRecord) -> bytes:

@@ -75,13 +75,15 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StagedBatch(msgspec.Struct, frozen=True):
-    """The rows of a batch: the sink, the batch's number, the client that publishes them, and the
-    files in the order of publishing."""
+    """The rows of a batch: the sink, the batch's number, the client that publishes them, the
+    files in the order of publishing, and the batch's plan (``engine.publishing.sink_positions``).
+    """
 
     sink: str
     batch: int
     client_id: str
     files: tuple[StagedFile, ...]
+    plan: str = ""
 
     @property
     def rows(self) -> int:

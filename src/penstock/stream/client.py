@@ -472,9 +472,15 @@ class StreamClient:
             0 after the batch was published. Otherwise the number of a later batch that the sink has
             published or is publishing: then this call did nothing, and the rows of the requested
             batch were published earlier or never will be.
+
+        Raises:
+            ConfigError: the number stands for other rows at the broker, or the broker lacks batches
+                before it; the message says what to do.
         """
         while True:  # the service answers early if it takes long
             published = self._call_primary("publish", asdict(request))
+            if refusal := published.get("refusal"):
+                raise ConfigError(str(refusal))
             if published["is_done"]:
                 return int(published.get("later", 0))
 

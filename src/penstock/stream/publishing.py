@@ -127,8 +127,14 @@ class Publishing:
         proposal = ""
         if not self._staging.is_decided(sink, batch):
             files = tuple(StagedFile(*file) for file in request.files)
-            proposal = self._staging.propose(StagedBatch(sink, batch, request.client_id, files))
-        published = self._ask(control.Publish(sink, batch, proposal))
+            proposal = self._staging.propose(
+                StagedBatch(sink, batch, request.client_id, files, request.plan)
+            )
+        published = self._ask(
+            control.Publish(
+                sink, batch, proposal, request.plan, request.previous, request.accepts_loss
+            )
+        )
         if published.is_done:
             self._staging.remove_batch(sink, batch)  # rows that were staged a second time
         return published

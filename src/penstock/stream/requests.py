@@ -23,7 +23,8 @@ Requests are small JSON objects::
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?, "since"?, "until"?,
              "mark_at"?, "mark"?}       → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
-    action "publish"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
+    action "publish"  {"sink", "batch", "run", "client_id", "files", "plan"?, "previous"?,
+                       "accepts_loss"?}  → {"is_done", "rows", "later", "refusal"}
     action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
@@ -97,6 +98,9 @@ TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, the latest time a request may name."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+PLAN_CHARACTERS_MAX: Final = 64
+"""Greatest length of the name of what a batch reads, in characters."""
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
 """Greatest length of the client identifier that the log has for published rows, in characters."""
@@ -289,6 +293,9 @@ class PublishBatchRequest:
         run: name of the attempt at the batch.
         client_id: the client identifier that the log has for the batch's messages.
         files: name, rows and bytes of each file of the batch, in order.
+        plan: names what the query planned under this number; empty if that is not known.
+        previous: the plan of the batch before; empty if it is not known.
+        accepts_loss: whether the batch is published although the broker lacks batches before it.
     """
 
     sink: str
@@ -296,6 +303,9 @@ class PublishBatchRequest:
     run: str
     client_id: str = ""
     files: tuple[tuple[str, int, int], ...] = ()
+    plan: str = ""
+    previous: str = ""
+    accepts_loss: bool = False
 
     @classmethod
     def from_json(cls, data: bytes) -> PublishBatchRequest:
@@ -315,6 +325,9 @@ class PublishBatchRequest:
             read_text(fields, "run"),
             client_id,
             tuple((name, rows, size_bytes) for name, rows, size_bytes in files),
+            _read_plan(fields, "plan"),
+            _read_plan(fields, "previous"),
+            fields.get("accepts_loss") is True,
         )
 
 
@@ -336,6 +349,13 @@ def read_text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise _bad_request(f"{name} must be given, as text")
+    return value
+
+
+def _read_plan(fields: dict[str, Any], name: str) -> str:
+    value = read_text(fields, name) if name in fields else ""
+    if len(value) > PLAN_CHARACTERS_MAX:
+        raise _bad_request(f"{name} may have {PLAN_CHARACTERS_MAX} characters")
     return value
 
 

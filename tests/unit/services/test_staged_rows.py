@@ -224,3 +224,16 @@ async def test_a_batch_before_the_latest_is_told_to_be_so(running: Running) -> N
         again = await running.publisher.publish(running.propose("s", batch, 3))
         assert again == PublishProgress(True, later=5)
     assert len(running.log()) == 9
+
+
+async def test_a_batch_that_is_half_published_and_whose_staged_rows_are_gone_is_refused(
+    running: Running,
+) -> None:
+    """Spark repeats it, perhaps with its rows in another order: which ones are missing?"""
+    rows: list[Row] = [("t", b"%d" % n, 1, False, b"") for n in range(3)]
+    now = running.driver.now_of_turn()
+    assert running.server.sink_positions.publish("s", 4, "plan", "s", rows, 0, now) == 3
+    answer = await running.publisher.publish(running.propose("s", 4, 9))
+    assert not answer.is_done
+    assert answer.refusal.startswith("of batch 4 of this query 3 rows are published")
+    assert _rows(running) == 0  # the open commit has those three

@@ -225,12 +225,15 @@ class ProducerRecord:
         key: the names of the user and of the producer.
         sequence: the number of the message, 1 or more.
         used_at_us: when the message was published, microseconds of the steady clock.
+        mark: names what has this number at the producer, so that something else under the same
+            number is recognised; empty if the producer does not say.
     """
 
-    def __init__(self, key: str, sequence: int, used_at_us: int) -> None:
+    def __init__(self, key: str, sequence: int, used_at_us: int, mark: str = "") -> None:
         self.key = key
         self.sequence = sequence
         self.used_at_us = used_at_us
+        self.mark = mark
 
 
 @final

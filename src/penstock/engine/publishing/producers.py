@@ -32,6 +32,9 @@ PRODUCER: Final = "penstock-producer"
 SEQUENCE: Final = "penstock-sequence"
 NAME_CHARACTERS_MAX: Final = 256
 USER_CHARACTERS_MAX: Final = 256  # characters in the name of a user with producers
+MARKED_EXPIRY_FACTOR: Final = 52
+"""A streaming query is refused once its sink is forgotten: a week's silence is no reason for that,
+a year's is."""
 PRODUCER_BYTES: Final = 2560  # memory of one with the longest names, in four-byte characters
 _DIGITS_MAX: Final = 18
 _SEPARATOR: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
@@ -47,12 +50,13 @@ NO_ROOM: Final = 3  # 0x97
 @final
 class ProducerSequence:
     """The producer and number of a PUBLISH; ``mistake`` is one sentence if they are invalid, else
-    empty."""
+    empty; ``mark`` is stored with the number (``ProducerRecord``)."""
 
-    def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
+    def __init__(self, name: str, sequence: int, mistake: str = "", mark: str = "") -> None:
         self.name = name
         self.sequence = sequence
         self.mistake = mistake
+        self.mark = mark
 
 
 def sequence_of(properties: Properties | None) -> ProducerSequence | None:
@@ -135,6 +139,11 @@ class Producers:
         record = self._latest.get(_key(username, name))
         return 0 if record is None else record.sequence
 
+    def latest_mark(self, username: str | None, name: str) -> str:
+        """Return the mark of the producer's latest message; empty if it has none."""
+        record = self._latest.get(_key(username, name))
+        return "" if record is None else record.mark
+
     def judge(
         self, username: str | None, message: ProducerSequence, client_id: str, topic: str
     ) -> int:
@@ -170,7 +179,7 @@ class Producers:
         """Record ``message``, which was judged ``NEXT`` and is published in the open batch, as the
         producer's latest."""
         key = _key(username, message.name)
-        record = ProducerRecord(key, message.sequence, now.steady_us)
+        record = ProducerRecord(key, message.sequence, now.steady_us, message.mark)
         before = self._latest.pop(key, None)
         if before is None:
             self._count_producer(key, 1)
@@ -180,16 +189,18 @@ class Producers:
         self._context.batch.put_producer(key, record)
 
     def expire(self, now: Now) -> None:
-        """Forget producers that published nothing for ``producer_expiry_s``, at most
-        ``_EXPIRED_AT_ONCE_MAX`` in one call."""
+        """Forget producers that published nothing for ``producer_expiry_s``, those with a mark for
+        ``MARKED_EXPIRY_FACTOR`` times as long; at most ``_EXPIRED_AT_ONCE_MAX`` in one call."""
         if self._silent_us_max == 0:
             return
         before_us = now.steady_us - self._silent_us_max
+        marked_before_us = now.steady_us - self._silent_us_max * MARKED_EXPIRY_FACTOR
         expired: list[str] = []
         for key, record in self._latest.items():
             if record.used_at_us > before_us or len(expired) >= _EXPIRED_AT_ONCE_MAX:
                 break
-            expired.append(key)
+            if not record.mark or record.used_at_us <= marked_before_us:
+                expired.append(key)
         for key in expired:
             del self._latest[key]
             self._count_producer(key, -1)

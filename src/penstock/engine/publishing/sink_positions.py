@@ -15,6 +15,24 @@ published (``store.staging``). The progress of a sink is one number that only gr
 
 A position is stored like the number of a producer (``producers``), under a name that no client can
 have, and expires like one.
+
+The number of a batch alone does not say what is in it: a checkpoint of Spark that was put back from
+an older copy plans other rows under the same number, and a broker whose data directory was put
+back lacks batches that Spark counts as published. So a batch has a *plan*, which names what Spark
+planned under its number (``spark.batch_plans``), and the position is stored with the plan of its
+batch. ``judge_batch`` compares both ends::
+
+      batch < latest ───────────────────────────────▶ SET_BACK    the checkpoint is older
+      batch = latest    plan is the latest's ───────▶ REPEATED    as after a crash
+                        it is another ──────────────▶ REPLANNED   the checkpoint is older
+      batch > latest    the sink is new, batch is 0 ▶ NEXT
+                        it is new, batch is not 0 ──▶ UNKNOWN     the broker is another, or older
+                        there are batches between ──▶ GAP         the broker is older
+                        another plan goes before ───▶ OTHER_PAST  one of them is older
+                        else ───────────────────────▶ NEXT
+
+Where a plan is not known (written by an older version, a sink of ``df.write``), only the numbers
+count.
 """
 
 from __future__ import annotations
@@ -38,9 +56,43 @@ ROWS_MAX: Final = 2**32 - 1  # rows of one batch
 
 SHARE: Final = WORK_PER_TURN_MAX // 5  # units of work in a turn: clients have precedence
 
+# The verdict on a batch that is to be published.
+NEXT: Final = 0
+REPEATED: Final = 1
+SET_BACK: Final = 2
+REPLANNED: Final = 3
+UNKNOWN: Final = 4
+GAP: Final = 5
+OTHER_PAST: Final = 6
+
 _SHIFT: Final = 32
 _USER: Final = "$sinks"  # the user of all sinks, as producers
 _SINK_PREFIX: Final = "\0"  # no producer's name of a client may contain it [MQTT-1.5.4-2]
+
+
+def judge_batch(latest: int, latest_plan: str, batch: int, plan: str, previous: str) -> int:
+    """Return the verdict on a batch that is to be published: ``NEXT`` … ``OTHER_PAST``.
+
+    Args:
+        latest: the latest batch of the sink; -1 if there is none.
+        latest_plan: the plan of that batch; empty if it is not known.
+        batch: the number of the batch.
+        plan: the plan of the batch; empty if it is not known.
+        previous: the plan of the batch before; empty if it is not known.
+    """
+    if batch < latest:
+        return SET_BACK
+    if batch == latest:
+        return REPLANNED if plan and latest_plan and plan != latest_plan else REPEATED
+    if not plan:
+        return NEXT
+    if latest < 0:
+        return NEXT if batch == 0 else UNKNOWN
+    if not latest_plan:
+        return NEXT
+    if batch > latest + 1:
+        return GAP
+    return OTHER_PAST if previous and previous != latest_plan else NEXT
 
 
 @final
@@ -77,21 +129,32 @@ class SinkPositions:
         batch = position >> _SHIFT
         return batch if position & ROWS_MAX else batch - 1
 
+    def latest_plan(self, sink: str) -> str:
+        """Return the plan of the ``latest`` batch; empty if it is not known."""
+        return self._producers.latest_mark(_USER, _SINK_PREFIX + sink)
+
     def renew(self, sink: str, now: Now) -> None:
         """Store the position of ``sink`` again, so that it does not expire while rows wait to be
         published."""
         position = self._position(sink)
         if position > 0:
-            self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
+            self._store(sink, position, self.latest_plan(sink), now)
 
     def continue_from(self, sink: str, before: str, now: Now) -> None:
         """Set the position of ``sink``, if it has none yet, to that of the sink ``before``."""
         position = self._position(before)
         if position > self._position(sink) == 0:
-            self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
+            self._store(sink, position, self.latest_plan(before), now)
 
     def publish(
-        self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
+        self,
+        sink: str,
+        batch: int,
+        plan: str,
+        client_id: str,
+        rows: list[Row],
+        first: int,
+        now: Now,
     ) -> int:
         """Publish ``rows`` from ``first`` on, which follow those published so far.
 
@@ -100,6 +163,7 @@ class SinkPositions:
         Args:
             sink: the sink of the rows.
             batch: the batch of the rows.
+            plan: the plan of the batch; empty if it is not known.
             client_id: the client identifier that the log records as their publisher.
             rows: the next rows of the batch.
             first: index of the next row to publish.
@@ -132,16 +196,17 @@ class SinkPositions:
             work_budget.work_done += WORK_PER_PACKET
             at += 1
         if at > first:
-            self._move(sink, batch, self.rows_published(sink, batch) + at - first, now)
+            rows_published = self.rows_published(sink, batch) + at - first
+            self._store(sink, batch << _SHIFT | rows_published, plan, now)
         return at - first
 
-    def finish(self, sink: str, batch: int, now: Now) -> None:
+    def finish(self, sink: str, batch: int, plan: str, now: Now) -> None:
         """Move the position to the next batch: all rows of ``batch`` are published."""
-        self._move(sink, batch + 1, 0, now)
+        self._store(sink, (batch + 1) << _SHIFT, plan, now)
 
     def _position(self, sink: str) -> int:
         return self._producers.latest(_USER, _SINK_PREFIX + sink)
 
-    def _move(self, sink: str, batch: int, rows: int, now: Now) -> None:
-        number = ProducerSequence(_SINK_PREFIX + sink, batch << _SHIFT | rows)
+    def _store(self, sink: str, position: int, plan: str, now: Now) -> None:
+        number = ProducerSequence(_SINK_PREFIX + sink, position, mark=plan)
         self._producers.record_published(_USER, number, now)
