@@ -34,6 +34,8 @@ Facts: TypeAlias = dict[str, Any]
 
 SHOWN_BYTES_MAX: Final = 64
 IN_STREAMS: Final = ("messages", "alarms")
+KEPT: Final = {"durability.producer_expiry_s": 0}
+"""The settings with which nothing expires, however long ago it was written."""
 
 
 def find_content(directory: Path) -> Facts:
@@ -41,7 +43,7 @@ def find_content(directory: Path) -> Facts:
     facts: Facts = {"store": _store(directory / "data")}
     clients = Clients()
     try:
-        with released_broker(directory) as broker:
+        with released_broker(directory, KEPT) as broker:
             with streams_of(broker) as streams:
                 facts |= _streams(streams, facts["store"]["end"])
             facts["retained"] = _retained(broker, clients)

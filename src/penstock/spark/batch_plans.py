@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What is known of a batch of a query.
+    """A batch of a query, as the query's checkpoint has it.
 
     Attributes:
         query: the id of the query; empty if it is not known.
