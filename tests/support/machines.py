@@ -44,6 +44,7 @@ ADVICE: Final = "`etcdctl member remove`"
 SMALL_DISK_MIB: Final = 512
 _HEALTHY_S: Final = 120.0  # a server that was away reads all that it missed, on a busy machine
 _FILLED_S: Final = 400.0  # a damaged one is restarted first, and all have to be whole
+_PATIENT: Final = ("--heartbeat-interval", "300", "--election-timeout", "3000")  # a busy machine
 _DIAL_S: Final = 0.5
 _USE_ANOTHER_SERVER: Final = (0x9C, 0x9D, 0x88, 0x89, 0x97, 3)
 
@@ -181,7 +182,7 @@ class Machines:
         self.run_by = run_by
         self.nats: NatsCluster | EtcdCluster
         if run_by == "etcd":
-            self.nats = EtcdCluster(directory / "etcd", names=names)
+            self.nats = EtcdCluster(directory / "etcd", options=_PATIENT, names=names)
         else:
             self.nats = NatsCluster(
                 directory / "nats",
