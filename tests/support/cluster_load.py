@@ -80,9 +80,10 @@ class Load:
     Args:
         machines: the cluster.
         draw: the seeds of the devices.
+        pause_s: pause of each publisher between two messages, seconds.
     """
 
-    def __init__(self, machines: Machines, draw: random.Random) -> None:
+    def __init__(self, machines: Machines, draw: random.Random, pause_s: float = PAUSE_S) -> None:
         def device_of(name: str, version: int = V5) -> tuple[Entrance, str, int, int]:
             return machines.entrance(), name, version, draw.randrange(2**32)
 
@@ -109,7 +110,7 @@ class Load:
         )
         self.publishers.append(probe)
         for publisher in self.publishers:
-            publisher.pause_s = PAUSE_S
+            publisher.pause_s = pause_s
         self._sleeper = Subscriber(*device_of("sleeper"), probe.topic)
         self._probe = probe
         self.devices: list[Device] = [
