@@ -14,7 +14,7 @@ from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import Continuation, StreamClient
 from tests.support.broker import Broker
-from tests.support.commands import run
+from tests.support.commands import run, running
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
 from tests.support.pipelines import server_of
@@ -166,3 +166,21 @@ def test_the_command_forks_the_log_and_says_before_what_that_means(
     found = stream.check_position("messages", epoch, offset, stranger)
     assert (found.epoch, found.offset, found.parts_at) == (new_epoch, 1, 1)
     assert stream.check_position("messages", epoch, offset, mark) == Continuation(new_epoch, 4)
+
+
+def test_tail_ends_in_a_sentence_when_the_log_goes_on_from_an_older_copy(
+    broker: Broker, clients: Clients, tmp_path: Path
+) -> None:
+    publish(broker, clients, 2)
+    copied = copy(broker, tmp_path / "copy")
+    publish(broker, clients, 3)
+    command = ("tail", "--follow", "--server", server_of(broker), "--from", "earliest")
+    with running(*command) as tail:
+        for _ in range(5):
+            assert tail.line()
+        put_back(broker, copied)
+        publish(broker, clients, 7)
+        code, _, told = tail.finish()
+    assert code == 1
+    assert b"they part at offset 2" in told
+    assert b"start tail again" in told

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.spark.log_writer import LogWriter
+from tests.spark.positions import unmarked
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import run_available, wait_until
 
@@ -59,7 +60,7 @@ def stream(spark: SparkSession, sink: Collected, tmp_path: Path) -> Stream:
 
 def end_of(query: StreamingQuery) -> Any:
     assert query.lastProgress is not None
-    return json.loads(query.lastProgress.sources[0].endOffset)
+    return unmarked(json.loads(query.lastProgress.sources[0].endOffset))
 
 
 @pytest.fixture

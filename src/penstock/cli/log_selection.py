@@ -128,11 +128,11 @@ def select_messages(client: StreamClient, options: LogOptions, clock: Clock) -> 
     return LogSelection(log, filters, spans, notes)
 
 
-def next_selection(selection: LogSelection, latest: int) -> LogSelection:
+def next_selection(selection: LogSelection, now: StreamOffsets) -> LogSelection:
     """Return the selection of the messages after those of ``selection``, up to the log's end
-    ``latest``, an offset that is excluded."""
-    offsets = IntRange(selection.log.latest, latest)
-    log = replace(selection.log, latest=latest)
+    ``now``."""
+    offsets = IntRange(selection.log.latest, now.latest)
+    log = replace(selection.log, latest=now.latest, mark=now.mark)
     spans = [(offsets.low, offsets.high)] if offsets.low < offsets.high else []
     return LogSelection(log, replace(selection.filters, offsets=offsets), spans)
 

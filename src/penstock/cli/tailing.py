@@ -34,7 +34,7 @@ from penstock.cli.output import Output, OutputFailed, count_text, run_in_thread
 from penstock.cli.row_files import ArrowWriter, UnfinishedFile, csv_line, kind_of
 from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.errors import StoreError
-from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.client import CONNECT_TIMEOUT_S, StreamOffsets
 from penstock.stream.rows import STREAM_SCHEMA
 
 PERIOD_S: Final = 0.5
@@ -237,9 +237,23 @@ class TailRun:
                 return
             await asyncio.sleep(PERIOD_S)
             log = await run_in_thread(partial(self._client.offsets, selection.log.stream))
-            if log.epoch != selection.log.epoch:
-                raise StoreError(
-                    f"the log has the new epoch {log.epoch}: it was restored, repaired or begun"
-                    " anew; start tail again"
-                )
-            selection = next_selection(selection, log.latest)
+            await run_in_thread(partial(self._refuse_other_history, selection.log, log))
+            selection = next_selection(selection, log)
+
+    def _refuse_other_history(self, reached: StreamOffsets, log: StreamOffsets) -> None:
+        """Raise if the log does not continue what was printed: it has another epoch, or an older
+        copy of it was put back, which goes on in a run of its own."""
+        if log.epoch == reached.epoch:
+            if log.mark.path[-1:] == reached.mark.path[-1:]:
+                return
+            found = self._client.check_position(
+                log.stream, reached.epoch, reached.latest, reached.mark
+            )
+            if (found.epoch, found.parts_at) == (reached.epoch, None):
+                return
+            if found.parts_at is not None:
+                raise StoreError(f"{found.why}; start tail again")
+        raise StoreError(
+            f"the log has the new epoch {log.epoch}: it was restored, repaired or begun anew; start"
+            " tail again"
+        )

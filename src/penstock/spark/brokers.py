@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.errors import ConfigError
@@ -70,6 +71,14 @@ class BrokerConnections:
                     " twice: the machines of a cluster go into server"
                 )
         return logs
+
+    def marked(self, server: str, position: LogPosition, log: StreamOffsets) -> LogPosition:
+        """Return a position of the present epoch with its mark; `log` was read lately."""
+        if (position.epoch, position.offset) == (log.epoch, log.latest):
+            return replace(position, mark=log.mark)
+        stream = self._options.stream
+        mark = self.client(server).mark_at(stream, position.epoch, position.offset)
+        return replace(position, mark=mark)
 
     def find_position(self, server: str, limit: RangeLimit, log: StreamOffsets) -> LogPosition:
         """Return the position of a range limit in the log of a server."""

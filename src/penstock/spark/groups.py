@@ -91,6 +91,7 @@ class ReaderGroup:
             self._lease_s,
             resume,
             f"Spark on {socket.gethostname()}",
+            mark=str(position.mark),
         )
         grant = client.lease(request, patience_s)
         self._leased_position = position

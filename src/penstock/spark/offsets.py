@@ -1,9 +1,10 @@
 """Positions of a query as Spark stores them: the next offset to read in each of its logs.
 
-A query of one broker (option `server`) has `{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}`: the
-log has one partition, 0, and an offset means nothing without the epoch, the log's incarnation. A
-query of several (option `servers`) has an object of these by server:
-`{"one:8815": {"0": 1234, "epoch": …}, "two:8815": {"0": 77, "epoch": …}}`.
+A query of one broker (option `server`) has `{"0": 1234, "epoch": "20261121T075206-9f3a1c04",
+"mark": …}`: the log has one partition, 0, and an offset means nothing without the epoch, the log's
+incarnation, and the mark, which names its history (`penstock.store.mark`). Positions of older
+versions have no mark, and are taken over once. A query of several (option `servers`) has an object
+of these by server: `{"one:8815": {"0": 1234, "epoch": …}, "two:8815": {"0": 77, "epoch": …}}`.
 
 Beside them is the query's selection, `"selection": "stream messages, topics a/#"`: a query that
 continued with other topics would silently leave out their messages before its position. Positions
@@ -19,11 +20,12 @@ these starts, `"starts": 3`: Spark plans a batch only if its position differs fr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.errors import ConfigError, EpochMismatch
+from penstock.errors import ConfigError
+from penstock.store.mark import NO_MARK, Mark, parse_mark
 
 PARTITION: Final = "0"
 """The key of the offset: the name that the log's only partition would have in Kafka."""
@@ -45,14 +47,17 @@ EXAMPLE: Final = '{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}'
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A position in a log: rows before `offset` are read, and the one at `offset` comes next."""
+    """A position in a log: rows before `offset` are read, and the one at `offset` comes next; the
+    mark names their history."""
 
     epoch: str
     offset: int
+    mark: Mark = NO_MARK
 
     def to_spark(self) -> dict[str, Any]:
         """Return the JSON object that Spark stores, with keys always in the same order."""
-        return {PARTITION: self.offset, "epoch": self.epoch}
+        fields: dict[str, Any] = {PARTITION: self.offset, "epoch": self.epoch}
+        return fields if self.mark.is_empty else {**fields, "mark": str(self.mark)}
 
     @classmethod
     def from_spark(cls, fields: Mapping[str, Any]) -> LogPosition:
@@ -61,7 +66,8 @@ class LogPosition:
         Raises:
             KeyError, TypeError, ValueError: the fields are no position.
         """
-        return cls(str(fields["epoch"]), int(fields[PARTITION]))
+        epoch, offset = str(fields["epoch"]), int(fields[PARTITION])
+        return cls(epoch, offset, parse_mark(str(fields.get("mark", ""))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +133,18 @@ class Position:
                 f" stream, such as {EXAMPLE}"
             ) from error
 
-    def with_server_key(self, epochs: Mapping[str, str]) -> Position:
+    def with_server_key(self, epochs: Mapping[str, Collection[str]]) -> Position:
         """Return the position with its log under the key of a server.
 
         It is for a query that now names several brokers, and had one: the log with the same epoch
         is that of the position. Other positions are returned unchanged.
 
         Args:
-            epochs: the present epochs of the query's logs, by server.
+            epochs: the present and former epochs of the query's logs, by server.
         """
         if SINGLE_SERVER in self.logs and SINGLE_SERVER not in epochs:
-            for server, epoch in epochs.items():
-                if epoch == self.single_log.epoch:
+            for server, names in epochs.items():
+                if self.single_log.epoch in names:
                     return replace(self, logs={server: self.single_log})
         return self
 
@@ -152,14 +158,4 @@ def check_selection(position: Position, selection: str) -> None:
             f" {selection}: messages of that before its offset would be missing. Name the same"
             " stream and topics as before, or start with a new checkpoint; with startingOffsets"
             f" {place} it continues from its present offset"
-        )
-
-
-def check_epoch(position: LogPosition, epoch: str) -> None:
-    """Raise EpochMismatch if `position` does not belong to the log of the given epoch."""
-    if position.epoch != epoch:
-        raise EpochMismatch(
-            f"the query is at offset {position.offset} of epoch {position.epoch}, and the log"
-            f" is now of epoch {epoch}: it was restored or created anew, so its offsets mean other"
-            " messages"
         )

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from penstock.errors import ConfigError, OffsetOutOfRange
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.spark.offsets import (
     EXAMPLE,
     PARTITION,
     QUERY_FIELDS,
     SINGLE_SERVER,
     LogPosition,
-    check_epoch,
 )
+from penstock.store.mark import NO_MARK, Mark, parse_mark
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import TIME_US_MAX
 
@@ -34,10 +34,11 @@ _SECONDS_MAX: Final = 10**11  # in ms this is in 1973, in seconds in the year 51
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffset:
-    """An offset of the log with this epoch; None for the present log."""
+    """An offset of the log with this epoch and history; None for the present log."""
 
     offset: int
     epoch: str | None = None
+    mark: Mark = NO_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def find_position(limit: RangeLimit, log: StreamOffsets, client: StreamClient) -
     """Return the position of a limit in `log`, which `client` reads.
 
     Raises:
-        EpochMismatch: the limit names another epoch than that of the log.
+        EpochMismatch: the limit is of another log, or of a history that the log does not have.
         OffsetOutOfRange: the log ends before the offset, or nothing was received since the time.
     """
     if limit == "earliest":
@@ -86,7 +87,11 @@ def find_position(limit: RangeLimit, log: StreamOffsets, client: StreamClient) -
             )
         return LogPosition(log.epoch, log.latest if offset is None else offset)
     position = LogPosition(limit.epoch or log.epoch, limit.offset)
-    check_epoch(position, log.epoch)
+    if position.epoch != log.epoch or not limit.mark.is_empty:
+        found = client.check_position(log.stream, position.epoch, position.offset, limit.mark)
+        if found.parts_at is not None:
+            raise EpochMismatch(found.why)
+        position = LogPosition(found.epoch, found.offset)
     if position.offset > log.latest:
         raise OffsetOutOfRange(
             f"offset {position.offset} is not in the log yet, which ends at {log.latest}"
@@ -165,11 +170,12 @@ def parse_time(option: str, text: str) -> int:
 
 def _offset(fields: Any) -> RangeLimit:
     """Return an offset or an edge; raise TypeError or ValueError if `fields` are no position."""
-    if not {PARTITION} <= set(fields) <= {PARTITION, "epoch"}:
+    if not {PARTITION} <= set(fields) <= {PARTITION, "epoch", "mark"}:
         raise ValueError
     offset, epoch = fields[PARTITION], fields.get("epoch")
+    mark = parse_mark(str(fields.get("mark", "")))
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < min(_EDGES):
         raise ValueError
     if epoch is not None and not isinstance(epoch, str):
         raise ValueError
-    return _EDGES[offset] if offset in _EDGES else SpecificOffset(offset, epoch)
+    return _EDGES[offset] if offset in _EDGES else SpecificOffset(offset, epoch, mark)

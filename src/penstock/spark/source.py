@@ -57,7 +57,6 @@ from penstock.spark.offsets import (
     SINGLE_SERVER,
     LogPosition,
     Position,
-    check_epoch,
     check_selection,
 )
 from penstock.spark.options import SourceOptions, parse_options
@@ -66,6 +65,7 @@ from penstock.spark.range_limits import is_moving
 from penstock.spark.schema import choose_columns, stream_schema
 from penstock.spark.splitting import count_parts, divide_limit, split_range
 from penstock.spark.topics import selection_text
+from penstock.store.mark import NO_MARK, Mark
 from penstock.store.ranges import subtract_ranges
 from penstock.stream.client import StreamOffsets
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
@@ -130,15 +130,23 @@ class Range(InputPartition):
     """The rows that one task reads: offsets `start` to `end` (excluded) of `epoch`.
 
     `address` has the addresses of the services, separated by commas, first the one that answered
-    the planner last.
+    the planner last. `before` is an offset with its mark: rows of another history are not read.
     """
 
-    def __init__(self, address: str, epoch: str, start: int, end: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        epoch: str,
+        start: int,
+        end: int,
+        before: tuple[int, Mark] = (0, NO_MARK),
+    ) -> None:
         super().__init__(None)
         self.address = address
         self.epoch = epoch
         self.start = start
         self.end = end
+        self.before = before
 
 
 class RangeReader:
@@ -173,8 +181,11 @@ class RangeReader:
                         columns=self._columns,
                         since_us=self._pushed.since_us,
                         until_us=self._pushed.until_us,
+                        before=partition.before,
                     )
                 except EpochMismatch as error:  # the epoch changed after the batch was planned
+                    if not partition.before[1].is_empty:
+                        raise  # planned again, the batch has the rows that the log has
                     self._accept_loss(error, _ACCEPT_EPOCH)
                     return
                 except OffsetOutOfRange as error:  # raised before any row: retention, or lost rows
@@ -208,8 +219,15 @@ class RangeReader:
             self._warned.add(str(loss))
             logger.warning("%s; the query continues, because failOnDataLoss is false", loss)
 
-    def _range(self, server: str, epoch: str, start: int, end: int) -> Range:
-        return Range(self._brokers.client(server).addresses, epoch, start, end)
+    def _range(
+        self,
+        server: str,
+        epoch: str,
+        start: int,
+        end: int,
+        before: tuple[int, Mark] = (0, NO_MARK),
+    ) -> Range:
+        return Range(self._brokers.client(server).addresses, epoch, start, end, before)
 
     def _split(self, ranges: Iterable[Range]) -> list[InputPartition]:
         """Split ranges into one for each task; leave out empty ones."""
@@ -222,7 +240,7 @@ class RangeReader:
             self.task_offsets_min,
         )
         return [
-            Range(part.address, part.epoch, first, last)
+            Range(part.address, part.epoch, first, last, part.before)
             for part, count in zip(ranges, counts, strict=True)
             for first, last in split_range(part.start, part.end, count)
         ]
@@ -287,6 +305,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._initial: Position | None = None
         self._available_now_ends: Mapping[str, LogPosition] = {}  # the end of Trigger.AvailableNow
         self._planned_ends: Mapping[str, LogPosition] = {}  # the end of the last batch
+        self._checked: dict[str, object] = {}  # by server, a position of the log's history
         self._starts = 0  # of the query, this one included; known once the first batch is planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
@@ -318,15 +337,19 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             reached = position.logs.get(server)
             if reached is None:
                 after[server] = self._start_position(server)
-            elif self._is_same_log(server, reached, log):
+                continue
+            after[server] = self._continue_at(server, reached, log) or LogPosition(
+                log.epoch, log.earliest
+            )
+            if after[server] == reached:
                 backlogs[server] = self._end_of_batch(server, reached, log) - reached.offset
                 if server in self._groups:
                     self._groups[server].renew(self._brokers.client(server), reached)
-            else:
-                after[server] = LogPosition(log.epoch, log.earliest)
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         for server, count in divide_limit(backlogs, offsets_max).items():
-            after[server] = LogPosition(after[server].epoch, after[server].offset + count)
+            if count:
+                end = LogPosition(after[server].epoch, after[server].offset + count)
+                after[server] = self._brokers.marked(server, end, logs[server])
         if self._options.batch_at_start and not self._starts:
             self._starts = position.starts + 1
         starts = max(self._starts, position.starts)
@@ -360,10 +383,24 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             from_, to = first.logs.get(server), last.logs.get(server)
             if from_ is None or to is None or from_.epoch != to.epoch:
                 continue  # the log is new to the query: it is read from the next batch on
-            if from_.offset < to.offset and self._is_same_log(server, from_, log):
-                begin = min(self._skip_lost_rows(server, from_, log), to.offset)
-                ranges.append(self._range(server, log.epoch, begin, to.offset))
+            if from_.offset < to.offset:
+                ranges += self._planned_range(server, from_, to, log)
         return self._split(ranges)
+
+    def _planned_range(
+        self, server: str, from_: LogPosition, to: LogPosition, log: StreamOffsets
+    ) -> list[Range]:
+        """Return the range between two positions of a log: a part of it where the log parts from
+        the history that it was planned in, and none where that is lost."""
+        end = self._continue_at(server, to, log)
+        if end is None:
+            return []
+        if end.epoch != log.epoch:
+            log = self._brokers.read_offsets(server, at_least=end)
+        is_former = dict(log.lineage).get(from_.epoch, -1) >= end.offset
+        epoch = from_.epoch if is_former else end.epoch
+        begin = min(self._skip_lost_rows(server, from_, log), end.offset)
+        return [self._range(server, epoch, begin, end.offset, (end.offset, end.mark))]
 
     def stop(self) -> None:
         """Close the planner's connections. Spark does not always call this."""
@@ -376,14 +413,13 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         group = self._groups.get(server)
 
         def find() -> LogPosition:
-            position = self._brokers.find_position(
-                server, wanted_limit, self._brokers.read_offsets(server)
-            )
+            log = self._brokers.read_offsets(server)
+            position = self._brokers.find_position(server, wanted_limit, log)
             if group is not None and is_moving(
                 wanted_limit
             ):  # the broker stores the first position
-                return group.register(self._brokers.client(server), position)
-            return position
+                position = group.register(self._brokers.client(server), position)
+            return self._brokers.marked(server, position, log)
 
         if options.checkpoint is None:
             return find()
@@ -401,7 +437,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """
         position = Position.from_spark(fields)
         check_selection(position, self._selection)
-        position = position.with_server_key({server: log.epoch for server, log in logs.items()})
+        position = position.with_server_key(
+            {server: (log.epoch, *dict(log.lineage)) for server, log in logs.items()}
+        )
         unnamed_servers = position.logs.keys() - logs.keys()
         if SINGLE_SERVER in unnamed_servers:
             raise EpochMismatch(
@@ -424,15 +462,37 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             )
         return position
 
-    def _is_same_log(self, server: str, position: LogPosition, log: StreamOffsets) -> bool:
-        """Return whether the log has the position's epoch; else its rows are lost
-        (`_accept_loss`)."""
+    def _continue_at(
+        self, server: str, reached: LogPosition, log: StreamOffsets
+    ) -> LogPosition | None:
+        """Return the position at which the query goes on that has read up to `reached`.
+
+        It is `reached` itself where the log has that history under the same epoch. None if the log
+        is another one, and the user accepts that its rows are lost (`_accept_loss`).
+        """
+        known = (reached, log.epoch, log.mark.path[-1:])
+        if self._checked.get(server) == known:
+            return reached
+        client, stream = self._brokers.client(server), self._options.stream
+        prefix = server_prefix(server)
         try:
-            check_epoch(position, log.epoch)
+            found = client.check_position(stream, reached.epoch, reached.offset, reached.mark)
         except EpochMismatch as error:
-            self._accept_loss(EpochMismatch(f"{server_prefix(server)}{error}"), _ACCEPT_EPOCH)
-            return False
-        return True
+            why = (
+                f"{prefix}the query is at offset {reached.offset} of epoch {reached.epoch}: {error}"
+            )
+            self._accept_loss(EpochMismatch(why), _ACCEPT_EPOCH)
+            return None
+        except OffsetOutOfRange as error:
+            raise behind_query(prefix, reached, log) from error
+        if found.parts_at is not None and found.why not in self._warned:
+            self._warned.add(found.why)
+            logger.warning("%s%s: the query goes on from there", prefix, found.why)
+        if (found.epoch, found.offset) == (reached.epoch, reached.offset):
+            self._checked[server] = known
+            return reached
+        position = LogPosition(found.epoch, found.offset)
+        return self._brokers.marked(server, position, log)
 
     def _end_of_batch(self, server: str, reached: LogPosition, log: StreamOffsets) -> int:
         """Return the offset up to which the query may read a log now.
@@ -441,15 +501,20 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             OffsetOutOfRange: the log ends before the query's position.
         """
         if reached.offset > log.latest:
-            raise OffsetOutOfRange(
-                f"{server_prefix(server)}the query is at offset {reached.offset}, and the log"
-                f" ends at {log.latest}: messages that were read are missing from it"
-            )
+            raise behind_query(server_prefix(server), reached, log)
         target = self._available_now_ends.get(server)
         if target is None or target.epoch != log.epoch:
             return log.latest
         return max(reached.offset, min(target.offset, log.latest))
 
 
+def behind_query(prefix: str, reached: LogPosition, log: StreamOffsets) -> OffsetOutOfRange:
+    """Return the error for a log that ends before the query's position."""
+    return OffsetOutOfRange(
+        f"{prefix}the query is at offset {reached.offset}, and the log ends at {log.latest}:"
+        " messages that were read are missing from it"
+    )
+
+
 def _ends(logs: Mapping[str, StreamOffsets]) -> dict[str, LogPosition]:
-    return {server: LogPosition(log.epoch, log.latest) for server, log in logs.items()}
+    return {server: LogPosition(log.epoch, log.latest, log.mark) for server, log in logs.items()}

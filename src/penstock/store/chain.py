@@ -3,8 +3,8 @@
 ::
 
       chunk n      Arrow message ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒ │ link: 01, digest(n - 1)
-      content(n) = SHA-256(Arrow message)
-      digest(n)  = SHA-256(digest(n - 1) │ base offset, 8 bytes, big-endian │ content(n))
+      content(n) = BLAKE3(Arrow message)
+      digest(n)  = BLAKE3(digest(n - 1) │ base offset, 8 bytes, big-endian │ content(n))
 
 The link is behind the message, so copies, backups, archives of whole chunks and repairs carry it
 without knowing of it, and a commit writes no further key. An Arrow message has a length that is a
@@ -15,16 +15,18 @@ with a link, and includes the one before.
 Two steps, so that the chain can be checked without the messages: who has digest(n), and base offset
 and content of each later chunk, 40 bytes each, can tell whether a later digest continues it.
 
-Why SHA-256: it has no key, nobody can find two contents with one digest, every language has it, and
-the processors that brokers run on have instructions for it (docs/decisions/histories.md has the
-figures). The digest of a chunk is computed by the thread that writes it, after the write.
+Why BLAKE3: it has no key, nobody can find two contents with one digest, and it takes the fewest
+instructions of all such functions that were counted (docs/decisions/histories.md). It is a tree, so
+a part of a chunk can be proven without the rest. The digest of a chunk is computed by the thread
+that writes it, after the write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final
+
+from blake3 import blake3
 
 DIGEST_BYTES: Final = 32
 NO_DIGEST: Final = bytes(DIGEST_BYTES)
@@ -67,8 +69,8 @@ def digest_of_parts(
         before: digest of the chunk before it.
         message: its Arrow message, in parts.
     """
-    content = sha256()
+    content = blake3()
     for part in message:
         content.update(part)
     head = before + base_offset.to_bytes(8, "big")
-    return sha256(head + content.digest()).digest()
+    return blake3(head + content.digest()).digest()

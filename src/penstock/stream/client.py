@@ -79,6 +79,9 @@ COMPARE_S: Final = 5.0
 """Seconds without a new message after which the client asks the other replicas, too: the replica
 that it reads may be cut off from the log."""
 
+NO_ACTION: Final = "there is no action"
+"""A part of the answer of a service that does not know a request."""
+
 logger = get_logger(__name__)
 
 _HEALTH: Final = ReplicaHealth()  # shared: each task of Spark creates a client of its own
@@ -266,7 +269,12 @@ class StreamClient:
             OffsetOutOfRange: the log does not reach that offset.
         """
         body = {"stream": stream, "epoch": epoch, "offset": offset}
-        return parse_mark(self._call_any("mark", body)["mark"])
+        try:
+            return parse_mark(self._call_any("mark", body)["mark"])
+        except ConfigError as error:
+            if NO_ACTION in str(error):  # a service of a version without marks
+                return NO_MARK
+            raise
 
     def check_position(
         self, stream: str, epoch: str, offset: int, mark: Mark = NO_MARK
@@ -292,7 +300,7 @@ class StreamClient:
         try:
             return Continuation(**self._call_any("check", body))
         except ConfigError as error:
-            if "there is no action" not in str(error):
+            if NO_ACTION not in str(error):
                 raise
         log = self.offsets(stream)  # a service of a version without marks
         if log.epoch != epoch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.store.secondary import LogFollower
-from penstock.stream.client import StreamClient, StreamUnavailable
+from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import LogWriter
 
@@ -80,12 +81,17 @@ def test_the_rest_has_the_same_end(client: StreamClient) -> None:
     assert timed.options_from(35) == "--from 35 --until 2023-11-14T22:14:00+00:00"
 
 
+def grown(selection: LogSelection, latest: int) -> StreamOffsets:
+    return replace(selection.log, latest=latest)
+
+
 async def test_what_comes_later_is_read_once(client: StreamClient) -> None:
     chosen = select_messages(client, LogOptions(begin="latest"), NOW)
-    later = next_selection(chosen, 100)
+    later = next_selection(chosen, grown(chosen, 100))
     assert (later.spans, await offsets(client, later)) == ([], [])
-    assert next_selection(chosen, 130).spans == [(100, 130)]
-    assert next_selection(next_selection(chosen, 130), 140).spans == [(130, 140)]
+    later = next_selection(chosen, grown(chosen, 130))
+    assert later.spans == [(100, 130)]
+    assert next_selection(later, grown(later, 140)).spans == [(130, 140)]
 
 
 @pytest.mark.parametrize(

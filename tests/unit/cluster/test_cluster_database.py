@@ -17,7 +17,9 @@ from penstock.cluster.record import Claim, Position, decode_record, encode_claim
 from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown, StoreFailed
+from penstock.store.mark import NO_MARK
 from penstock.store.rocks import RocksStore
+from penstock.store.watermark import WatermarkFile, read_watermark
 from tests.contract.test_store import rows
 from tests.model.memory_rocks import Content
 
@@ -238,3 +240,59 @@ def test_a_removal_that_got_no_answer_is_counted_once_it_is_in_the_view(
     one_chunk_bytes = alone.log_extent().size_bytes
     alone.close()
     assert extent.size_bytes == one_chunk_bytes
+
+
+def test_every_view_has_the_same_history_and_each_claim_begins_a_run(
+    primary: Primary, tmp_path: Path
+) -> None:
+    primary.store.commit(rows(0, 3))
+    epoch, mark = primary.store.epoch, primary.store.mark_at(3)
+    primary.close()
+    later = Primary(primary.cluster, primary.data_dir)
+    assert later.store.judge(epoch, 3, mark).is_same
+    later.store.commit(rows(3, 2))
+    newest = later.store.mark_at(5)
+    assert newest.path[:-1] == mark.path
+    later.close()
+    assert content_of(primary.data_dir, primary.cluster) == content_of(
+        tmp_path / "b", primary.cluster
+    )
+    elsewhere = Primary(primary.cluster, tmp_path / "b")
+    assert elsewhere.store.mark_at(5) == newest
+    elsewhere.close()
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_fork_without_an_answer_is_there_or_not_when_the_store_is_opened_again(
+    primary: Primary, tmp_path: Path, arrives: bool
+) -> None:
+    primary.store.commit(rows(0, 3))
+    epoch = primary.store.epoch
+    primary.fail(AppendFault.DELAYED)
+    with pytest.raises(CommitUnknown):
+        primary.store.fork(2)
+    assert primary.store.epoch == epoch
+    primary.log.faults.clear()
+    if arrives:
+        for append in list(primary.cluster.delayed):
+            primary.cluster.deliver(append)
+    primary.store.reopen()
+    assert (primary.store.epoch != epoch) == arrives
+    primary.store.commit(rows(3, 1))
+    forked = primary.store.fork(1)
+    assert primary.store.epoch == forked
+    assert primary.store.judge(epoch, 1, NO_MARK).is_same
+    assert primary.store.judge(epoch, 2, NO_MARK).parts_at == 1
+    watermark = read_watermark(primary.data_dir)
+    assert watermark is not None
+    assert (watermark.epoch, watermark.end) == (forked, 4)
+    primary.close()
+    standby = open_cluster_database(tmp_path / "b")
+    view = View(standby)
+    view.attach_watermark(
+        WatermarkFile(tmp_path / "b", view.current_watermark()), view.current_watermark()
+    )
+    catch_up(view, MemoryLog(primary.cluster))
+    assert read_watermark(tmp_path / "b") == watermark
+    view.close_watermark()
+    standby.close()
