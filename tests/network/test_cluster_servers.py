@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from penstock.cluster.connecting import FOLLOW, connector_for
 from penstock.cluster.log import LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.server_checks import ServerFinding, check_servers, refuse_unfit
 from penstock.config.cluster import Cluster
-from penstock.services.nats_server import NatsServer
+from penstock.errors import StoreFailed
+from penstock.services.nats_server import ASIDE_MAX, NatsServer
 from tests.support import left_behind
 from tests.support.broker import environment
 from tests.support.cluster_directories import cluster_directories, needs_nats_server, settings_of
@@ -129,6 +131,21 @@ async def test_they_form_a_majority_with_tls_and_logins(directories: Path) -> No
         nameless = settings.model_copy(update={"certificate": "", "key": ""})
         (unreached,) = check_servers(nameless)
         assert "certificate required" in unreached.detail.lower().replace("_", " ")
+
+
+def test_data_that_lie_aside_are_removed_by_a_person_before_more_are(directories: Path) -> None:
+    server = server_of(directories / "a")
+    data = server_of(directories / "b").set_aside()
+    assert data.parent == directories / "b" / "data"
+    for number in range(ASIDE_MAX):
+        aside = server.set_aside()
+        aside.rename(aside.with_name(f"{aside.name}-{number}"))  # it has the time in seconds
+    with pytest.raises(StoreFailed, match="3 of its data directories lie aside") as refused:
+        server.set_aside()
+    assert "remove them" in str(refused.value)
+    for aside in (directories / "a" / "data").glob("nats.set-aside-*"):
+        shutil.rmtree(aside)
+    assert server.set_aside().is_dir()
 
 
 async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Path) -> None:

@@ -67,7 +67,9 @@ class ServerWatch:
             position: position of the member's view, up to which the copy is compared.
         """
         self.state = self._log_state()
-        goes_on = self.state is not None and self.state.has_quorum and bool(self.state.leader)
+        if self.state is None:
+            return ServerLook()  # no server answers: there is nothing to judge it by
+        goes_on = self.state.has_quorum and bool(self.state.leader)
         look = self._nats_look() if self._is_nats else self._etcd_look()
         return look._replace(log_goes_on=goes_on, changed=self._compare(look, position))
 
