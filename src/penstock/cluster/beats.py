@@ -52,6 +52,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         note: its present problem as a sentence; empty for none.
         damaged: number of damaged entries that the log returned since its start.
         skipped: number of records behind the claim of a newer term, not applied, since its start.
+        append_s: time that an append of this primary takes lately, in seconds; 0 for other members.
         brings_store: whether it has a store that has not followed a log yet; an empty log should
             begin with that store.
         sent_s: time of sending, of the sender's monotonic clock; only the sender uses it, when its
@@ -77,6 +78,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     damaged: _Count = 0
     skipped: _Count = 0
+    append_s: float = 0.0
     brings_store: bool = False
     sent_s: float = 0.0
     process: str = ""

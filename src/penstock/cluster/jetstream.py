@@ -73,6 +73,7 @@ REPLICAS: Final = 3
 # leader, for some seconds also to one that is lost.
 _REPLICA_S: Final = 0.05
 _LEADER_S: Final = 0.5
+_APPEND_S: Final = 1.0
 _READS: Final = ("STREAM.INFO", "STREAM.MSG.GET")  # change nothing, so may be sent again
 _READ_BYTES_MAX: Final = 4 << 20
 _REPEATED_BYTES_MAX: Final = 256 << 10  # of a read that is sent again: several may be answered
@@ -239,8 +240,11 @@ class JetStreamLog:
         if self._preferred_server:
             self._go_to_preferred()
         header = b"Nats-Expected-Last-Sequence: %d\r\n" % after
+        ends_s = time.monotonic() + timeout_s
+        again_s = _APPEND_S if len(data) <= _REPEATED_BYTES_MAX else timeout_s
         try:
-            message = self._nats.request(self._subject, data, time.monotonic() + timeout_s, header)
+            # It may be sent again on the same connection: the stream takes it at one place only.
+            message = self._nats.first_answer(self._subject, data, data, again_s, ends_s, header)
         except NotSent as error:
             raise LogUnavailable(str(error)) from error
         except (NoAnswer, LoginRefused) as error:  # a login may expire after the append was sent

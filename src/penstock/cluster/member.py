@@ -71,6 +71,9 @@ WATCH_S: Final = 1.0
 POLL_S: Final = 0.02
 """Pause after a read that returned no entries, in seconds."""
 
+FAILING_S: Final = 2.0
+"""Seconds for which the log must have refused a commit until the member says so."""
+
 UNREACHABLE_S: Final = 0.1
 """Pause after an attempt that did not reach the log, in seconds."""
 
@@ -182,6 +185,9 @@ class Member:
         if self.members.has_namesake(now_s):
             note = f"another machine is named {self.node}, too: give each a cluster.node of its own"
         keeper = self.keeper
+        writer = self.writer if self.role == "primary" else None
+        if writer is not None and not note:
+            note = _failing_note(writer, now_s)
         return Beat(
             node=self.node,
             role=self.role,
@@ -196,6 +202,7 @@ class Member:
             brings_store=self._brings_store and position.sequence == 0,
             damaged=self.tally.damaged,
             skipped=self.tally.skipped,
+            append_s=0.0 if writer is None else round(writer.append_s, 4),
             sent_s=now_s,
             process=self._process,
             log_server=self.settings.local_server_name,
@@ -586,3 +593,11 @@ class Member:
             fenced = self._fenced
         if fenced is not None:
             fenced(why)
+
+
+def _failing_note(writer: LogWriter, now_s: float) -> str:
+    """Return the sentence about commits that wait for the log; empty if none waits for long."""
+    since_s = writer.failing_since_s
+    if not since_s or now_s - since_s < FAILING_S:
+        return ""
+    return f"commits wait for the cluster's log since {now_s - since_s:.0f} s: {writer.failing_why}"

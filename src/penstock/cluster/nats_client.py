@@ -71,6 +71,9 @@ SILENCE_S: Final = 0.75
 """Seconds without a byte after which the server gets a PING; after as many more seconds without a
 byte the connection is closed."""
 
+AGAIN_S_MAX: Final = 1.0
+"""Longest pause between repetitions of a request, in seconds."""
+
 _CONNECT_S_FIRST: Final = 0.25  # for one server, until all have failed; a lost machine is silent
 _CONNECT_S_MAX: Final = 1.0  # for one server afterwards: all are slow or far away
 _REFUSALS: Final = (
@@ -260,10 +263,16 @@ class NatsClient:
         return message
 
     def first_answer(
-        self, subject: str, data: bytes, repeated: bytes, wait_s: float, ends_s: float
+        self,
+        subject: str,
+        data: bytes,
+        repeated: bytes,
+        wait_s: float,
+        ends_s: float,
+        header: bytes = b"",
     ) -> Message:
-        """Send a request that changes nothing, again while there is no answer; return the first
-        answer to any of these requests. Its subject is that of the further answers, for
+        """Send a request that may be carried out more than once, again while there is no answer;
+        return the first answer to any of these requests. Its subject is that of the further answers, for
         ``next_answer``.
 
         A PING, sent with the first repetition, tells a lost request from a lost connection, which
@@ -273,13 +282,15 @@ class NatsClient:
             subject: subject of the request.
             data: body of the request.
             repeated: body of its repetitions, which ask for no more than ``data``.
-            wait_s: seconds before the first repetition; before each further one twice as long.
+            wait_s: seconds before the first repetition; before each further one twice as long, or
+                ``AGAIN_S_MAX``.
             ends_s: deadline (``time.monotonic``).
+            header: as for ``request``.
 
         Raises:
             NotSent, NoAnswer, LoginRefused: as for ``request``.
         """
-        replies = [self.ask(subject, data, ends_s)]
+        replies = [self.ask(subject, data, ends_s, header)]
         while True:
             message = self._answer_to(replies, min(ends_s, time.monotonic() + wait_s))
             if message is not None:
@@ -289,8 +300,8 @@ class NatsClient:
             if not self._awaits_pong:
                 self._ping(ends_s)
             if self._parser.is_empty:
-                replies.append(self._send_request(subject, repeated, ends_s))
-            wait_s *= 2
+                replies.append(self._send_request(subject, repeated, ends_s, header))
+            wait_s = min(2 * wait_s, max(wait_s, AGAIN_S_MAX))
 
     def _answer_to(self, replies: Sequence[str], ends_s: float) -> Message | None:
         """Return the next answer whose subject is one of ``replies``; None at the deadline."""

@@ -37,7 +37,14 @@ from penstock.cluster.record import (
 from penstock.errors import CommitUnknown, StoreError
 
 ATTEMPT_S: Final = 1.0
-"""Longest wait of one attempt to append for its answer, in seconds."""
+"""Time in seconds for which one attempt to append waits for its answer at least. Where appends take
+longer, because the servers are far apart, it waits longer: ``ATTEMPT_TIMES`` as long as they take,
+and twice as long after each attempt that had no answer in its time."""
+
+ATTEMPT_TIMES: Final = 4
+
+SMOOTHING: Final = 8
+"""Number of appends over which the time of one is averaged."""
 
 PAUSE_S: Final = 0.02
 """Pause between two attempts, in seconds."""
@@ -64,6 +71,9 @@ class LogWriter:
         one_at_a_time: lock that a thread holds while it appends, or makes another call to the
             writer's log.
         is_in_doubt: whether ``resume`` must be called before the next append.
+        append_s: time that an append takes lately, in seconds; 0 before the first.
+        failing_since_s: monotonic time since when the log has not taken a record; 0 while it does.
+        failing_why: the reason why it did not; a clause.
         fenced_by: the reason why this writer may not append any more; empty while it may.
     """
 
@@ -81,7 +91,11 @@ class LogWriter:
         self.term = 0
         self.claimed = 0
         self.is_in_doubt = True
+        self.append_s = 0.0
+        self.failing_since_s = 0.0
+        self.failing_why = ""
         self.fenced_by = ""
+        self._attempt_s = min(ATTEMPT_S, append_s_max)
         self._append_s_max = append_s_max
         self._number = 0
         self._is_claiming = False
@@ -160,9 +174,11 @@ class LogWriter:
         began_s = self._now_s()
         ends_s = began_s + self._append_s_max
         while True:
-            why = "the replicated log has no leader, or no majority"
+            sent_s = self._now_s()
+            attempt_s = min(self._attempt_s, max(ATTEMPT_S, ends_s - sent_s))
             try:
-                self.log.append(data, sequence - 1, min(ATTEMPT_S, self._append_s_max))
+                self.log.append(data, sequence - 1, attempt_s)
+                self._note_time(self._now_s() - sent_s)
                 break
             except AppendRefused as refused:
                 why = str(refused)
@@ -170,13 +186,25 @@ class LogWriter:
                     break
             except LogUnavailable as error:
                 why = str(error)
+                if self._now_s() - sent_s >= attempt_s:
+                    self._attempt_s = min(2 * self._attempt_s, self._append_s_max)
+            self.failing_why = why
+            self.failing_since_s = self.failing_since_s or began_s
             if self._now_s() >= ends_s:
                 self.is_in_doubt = True
                 raise AppendUnknown(f"the replicated log takes no records: {why}")
             self._pause(PAUSE_S)
+        self.failing_since_s = 0.0
         if self._appended is not None:
             self._appended(self._now_s() - began_s)
         self.position = Position(sequence, self.term, number, checksum_of(data))
+
+    def _note_time(self, took_s: float) -> None:
+        """Count the time of an append that was answered; let attempts follow it."""
+        was_s = self.append_s or took_s
+        self.append_s = was_s + (took_s - was_s) / SMOOTHING
+        wait_s = max(ATTEMPT_S, ATTEMPT_TIMES * self.append_s)
+        self._attempt_s = min(wait_s, self._append_s_max)
 
     def _is_there(self, data: bytes, sequence: int) -> bool:
         """Return whether the log has ``data`` at ``sequence``; False also if that is unknown.
@@ -186,16 +214,16 @@ class LogWriter:
             AppendUnknown: another record of this term is there.
         """
         try:
-            found = self.log.entry_at(sequence, ATTEMPT_S)
+            found = self.log.entry_at(sequence, self._attempt_s)
             if found is None:
-                end = self.log.bounds(ATTEMPT_S).last
+                end = self.log.bounds(self._attempt_s).last
                 if end < sequence - 1:  # a deposed leader answered, or the log is lost
                     raise LogUnavailable(
                         f"the replicated log is said to end at {end}, before {sequence - 1}, which"
                         " it had acknowledged"
                     )
                 if end >= sequence:  # trimmed since, or just appended
-                    found = self.log.entry_at(end, ATTEMPT_S)
+                    found = self.log.entry_at(end, self._attempt_s)
             if found is None:
                 return False
             if found.data == data:

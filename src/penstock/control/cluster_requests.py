@@ -62,6 +62,8 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
         server_health: the health of that server, as the member judges it: "whole", "behind",
             "silent", "damaged", "lost" or "unknown"; empty if it has not judged yet.
         server_note: the problem of that server, in one sentence; empty without one.
+        append_s: time that an append to the log takes lately, in seconds; 0 unless it is the
+            primary.
         skipped: records of a former primary that it has not applied since its start, because they
             were appended behind the claim of the next primary.
     """
@@ -81,6 +83,7 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
     log_server: str = ""
     server_health: str = ""
     server_note: str = ""
+    append_s: float = 0.0
 
     @property
     def is_silent(self) -> bool:

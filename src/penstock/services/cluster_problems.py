@@ -12,6 +12,9 @@ from penstock.cluster.log import LogMissing, LogState
 from penstock.cluster.reading import REMEDY
 from penstock.control.cluster_requests import SILENT_S, MemberState
 
+SLOW_APPEND_S: Final = 0.2
+"""Time of an append to the log, in seconds, from which on it is reported as a problem."""
+
 LAG_MAX: Final = 10_000
 """Lag of a view, in entries, above which it is reported as a problem."""
 
@@ -113,6 +116,13 @@ def _member_problems(members: Sequence[MemberState]) -> Iterator[str]:
             yield (
                 f"{one.node} was not heard for {one.heard_s:.0f} s: start it, or look at its"
                 " network; a member that is gone for good is forgotten after an hour"
+            )
+        if one.append_s >= SLOW_APPEND_S:
+            yield (
+                f"an append to the cluster's log takes {one.append_s:.2f} s, so at most"
+                f" {1 / one.append_s:.1f} commits a second are acknowledged, each with all messages"
+                " that wait: look at the round trip between the machines, and at the disks of the"
+                " log's servers"
             )
         if one.damaged:
             yield (

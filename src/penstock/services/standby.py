@@ -148,6 +148,7 @@ def _member_state(beat: Beat, heard_s: float) -> MemberState:
         beat.log_server,
         beat.server_health,
         beat.server_note,
+        beat.append_s,
     )
 
 

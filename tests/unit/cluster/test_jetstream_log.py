@@ -88,6 +88,24 @@ def test_an_entry_that_is_put_elsewhere_ends_it(answer: Answer) -> None:
         appended(answer)
 
 
+def test_the_answer_to_an_earlier_sending_of_an_append_counts() -> None:
+    """The servers are so far apart that an append is sent again before the first is answered."""
+
+    def script(visit: Visit) -> None:
+        visit.take_login()
+        first = visit.request_or_end()
+        assert visit.request_or_end() not in ("", first)
+        says(stream="orders", seq=7)(visit, first)
+        visit.heard(b"nothing of this")
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        log.entry_bytes_max = 100
+        with closing(log):
+            log.append(b"the seventh", 6, DEADLINE_S)
+        assert server.visits == 1
+
+
 def test_without_a_server_it_was_not_sent() -> None:
     with closing(JetStreamLog(Cluster(log=("nats://127.0.0.1:1",)), "test")) as log:
         log.entry_bytes_max = 100

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import Final, final
+from typing import Final, cast, final
 
 import pytest
 
-from penstock.cluster.log import LogUnavailable
+from penstock.cluster.log import (
+    AppendRefused,
+    AppendUnknown,
+    Bounds,
+    Entry,
+    LogUnavailable,
+    ReplicatedLog,
+)
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.record import (
     CLAIM,
@@ -23,7 +30,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_record,
 )
-from penstock.cluster.writer import PAUSE_S, Fenced, LogWriter
+from penstock.cluster.writer import ATTEMPT_S, PAUSE_S, Fenced, LogWriter
 from penstock.errors import CommitUnknown
 
 APPEND_S_MAX: Final = 0.1
@@ -361,3 +368,70 @@ def test_a_record_says_what_it_follows() -> None:
     data = encode_record(COMMIT, 1, 1, first.checksum, b"x")
     writer.append(b"x")
     assert bench.records()[1].checksum == checksum_of(data)
+
+
+@final
+class FarLog:
+    """A log whose leader is far away: what is sent arrives half a round trip later, in order.
+
+    Each call waits for its answer, or ends at its time limit; then the answer is lost.
+    """
+
+    entry_bytes_max = 1 << 20
+
+    def __init__(self, bench: Bench, round_trip_s: float) -> None:
+        self.round_trip_s = round_trip_s
+        self.waits_s: list[float] = []
+        self._bench = bench
+        self._near = bench.log()
+        self._under_way: list[tuple[float, bytes, int]] = []
+
+    def append(self, data: bytes, after: int, timeout_s: float) -> None:
+        self.waits_s.append(timeout_s)
+        self._under_way.append((self._bench.now_s + self.round_trip_s / 2, data, after))
+        self._wait(timeout_s)
+        bounds = self._near.bounds(1)
+        if bounds.last < after + 1 or self._refused:
+            raise AppendRefused(f"the log ends at {bounds.last}")
+
+    def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
+        self._wait(timeout_s)
+        return self._near.entry_at(sequence, timeout_s)
+
+    def bounds(self, timeout_s: float) -> Bounds:
+        self._wait(timeout_s)
+        return self._near.bounds(timeout_s)
+
+    def _wait(self, timeout_s: float) -> None:
+        took_s = min(timeout_s, self.round_trip_s)
+        self._bench.now_s += took_s
+        while self._under_way and self._under_way[0][0] <= self._bench.now_s:
+            _, data, after = self._under_way.pop(0)
+            self._refused = False
+            try:
+                self._near.append(data, after, 1)
+            except AppendRefused:
+                self._refused = True
+        if took_s < self.round_trip_s:
+            raise AppendUnknown("no answer in time")
+
+
+@pytest.mark.parametrize("round_trip_s", [0.5, 1.5, 2.5, 4.0])
+def test_an_append_is_waited_for_as_long_as_its_log_is_far_away(
+    bench: Bench, round_trip_s: float
+) -> None:
+    """Attempts of a fixed second were never answered, and nothing was ever acknowledged."""
+    log = FarLog(bench, round_trip_s)
+    writer = LogWriter(cast(ReplicatedLog, log), 60.0, lambda: bench.now_s, bench._pause)
+    writer.claim(Position(), b"a")
+    for number in range(40):
+        writer.append(b"%d" % number)
+    assert bench.bodies() == [b"a", *(b"%d" % number for number in range(40))]
+    assert writer.append_s == pytest.approx(round_trip_s, rel=0.2)
+    began_s = bench.now_s
+    writer.append(b"last")
+    assert bench.now_s - began_s == pytest.approx(round_trip_s)
+    log.round_trip_s = 0.01
+    for number in range(60):
+        writer.append(b"%d" % number)
+    assert log.waits_s[-1] == ATTEMPT_S

@@ -53,6 +53,11 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
             LOG,
             "c was not heard for 70 s",
         ),
+        (
+            [replace(PRIMARY, append_s=0.5), STANDBY],
+            LOG,
+            "an append to the cluster's log takes 0.50 s, so at most 2.0 commits a second",
+        ),
         ([PRIMARY, replace(STANDBY, damaged=3)], LOG, "b was given 3 damaged entries"),
         (
             [PRIMARY, replace(STANDBY, server_note="the server n2 of the log is damaged")],
