@@ -92,7 +92,36 @@ def test_a_stream_with_too_few_replicas_is_refused(start: Start) -> None:
     cluster = start()
     with closing(log_of(cluster)) as log:
         assert works(log)
-    refused(log_of(cluster, 3), "--replicas 3")
+    refused(log_of(cluster, 3), "needs 3")
+
+
+def test_five_copies_outlive_two_servers(start: Start) -> None:
+    """A log of three copies is given two more by the first member whose settings say five."""
+    cluster = start(5)
+    with closing(log_of(cluster, 3)) as log:
+        assert works(log)
+        assert len(log.state(CALL_S).nodes) == 3
+    five = Cluster(log=cluster.urls, name="orders", replicas=5)
+    refused(JetStreamLog(five, "reads", creates=False), "has 3 replica(s) and needs 5")
+    with closing(JetStreamLog(five, "follows")) as log:
+        log.open(DEADLINE_S)
+
+        def is_whole() -> bool:
+            nodes = log.state(CALL_S).nodes
+            return len(nodes) == 5 and all(node.is_current for node in nodes)
+
+        wait_for("five whole copies", is_whole)
+        for server in cluster.servers[:2]:
+            server.kill()
+
+        def is_appended() -> bool:
+            with contextlib.suppress(LogUnavailable, AppendRefused):  # while another leads
+                log.append(b"second", 1, CALL_S)
+            with contextlib.suppress(LogUnavailable):
+                return log.entry_at(2, CALL_S) == Entry(2, b"second")
+            return False
+
+        wait_for("an entry on three of five", is_appended)
 
 
 def test_a_stream_in_memory_is_refused(start: Start) -> None:

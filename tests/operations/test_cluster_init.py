@@ -88,6 +88,14 @@ def test_init_says_that_users_and_tokens_come_before_addresses_of_the_network(
     assert read_tokens(to / "a" / settings.stream.token_file)
 
 
+def test_five_machines_keep_five_copies_of_the_log(tmp_path: Path) -> None:
+    machines = (*MACHINES, "d=10.0.0.4", "e=10.0.0.5")
+    for count, copies in ((4, 3), (5, 5)):
+        to = tmp_path / str(count)
+        run_init(*machines[:count], "--to", str(to))
+        assert load_settings(to / "a" / "penstock.toml", {}, {}).cluster.replicas == copies
+
+
 def test_nothing_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     with pytest.raises(ConfigError, match="is there already"):

@@ -61,7 +61,6 @@ from penstock.config.cluster import Cluster
 from penstock.transport.dialling import TlsFiles
 
 VERSION_MIN: Final = (3, 4)
-MEMBERS_MIN: Final = 3
 
 ENTRY_BYTES_MAX: Final = 1 << 20
 """The largest entry. etcd refuses requests above 1.5 MiB by default (``--max-request-bytes``), and
@@ -120,6 +119,7 @@ class EtcdLog:
     def __init__(self, settings: Cluster, creates: bool = True) -> None:
         self.entry_bytes_max = ENTRY_BYTES_MAX
         self._creates = creates
+        self._voting_min = settings.replicas
         self._etcd = etcd_client(settings)
         self._name = settings.name
         self._end = to_base64(f"{settings.name}/end".encode())
@@ -367,9 +367,10 @@ class EtcdLog:
             raise LogRefused(f"etcd {version} is too old: 3.4 or newer is needed")
         self._members = self._read_members(ends_s)
         voting = sum(not member.get("isLearner") for member in self._members)
-        if voting < MEMBERS_MIN:
+        if voting < self._voting_min:
             raise LogRefused(
-                f"etcd has {voting} voting member(s) and needs {MEMBERS_MIN}: `etcdctl member add`"
+                f"etcd has {voting} voting member(s) and needs {self._voting_min}: `etcdctl member"
+                " add`"
             )
 
     def _read_members(self, ends_s: float) -> list[Answer]:

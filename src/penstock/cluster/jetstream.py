@@ -67,8 +67,6 @@ from penstock.transport.dialling import TlsFiles
 
 Answer = TypeVar("Answer")
 
-REPLICAS: Final = 3
-
 # Seconds after which a request is sent again: a server passes requests on to a replica or to the
 # leader, for some seconds also to one that is lost.
 _REPLICA_S: Final = 0.05
@@ -169,8 +167,9 @@ class JetStreamLog:
     Args:
         settings: the cluster: its servers and its name.
         client_name: the name that the servers show for the connection.
-        replicas: copies of the stream that is created, and the fewest of one that is there.
-        creates: whether ``open`` creates a stream that does not exist; else it raises LogMissing.
+        replicas: copies of the stream; 0 for those of ``settings``.
+        creates: whether ``open`` creates a stream that does not exist, and gives one that has too
+            few copies more; else it raises LogMissing, or refuses it.
         check_servers: called at the end of ``open`` with the time in seconds that it may take; it
             raises LogRefused where the servers are not set up as they must be.
 
@@ -185,7 +184,7 @@ class JetStreamLog:
         self,
         settings: Cluster,
         client_name: str,
-        replicas: int = REPLICAS,
+        replicas: int = 0,
         creates: bool = True,
         check_servers: Callable[[float], None] | None = None,
     ) -> None:
@@ -194,7 +193,7 @@ class JetStreamLog:
         self._check_servers = check_servers
         self._name = settings.name
         self._subject = f"{settings.name}.log"
-        self._replicas = replicas
+        self._replicas = replicas or settings.replicas
         self._settings = settings
         self._client_name = client_name
         self._nats = nats_client(settings, client_name)
@@ -397,7 +396,12 @@ class JetStreamLog:
         """Return the configuration of the stream."""
         self._nats.connect(ends_s)
         try:
-            return dict(self._info(ends_s)["config"])
+            config = dict(self._info(ends_s)["config"])
+            if self._creates and config["num_replicas"] < self._replicas:
+                wanted = config | {"num_replicas": self._replicas}
+                with contextlib.suppress(_ApiError):  # too few servers: ``_verify`` refuses it
+                    config = dict(self._api("STREAM.UPDATE", wanted, ends_s)["config"])
+            return config
         except _NoStream:
             if not self._creates:
                 raise

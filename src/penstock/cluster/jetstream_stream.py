@@ -64,8 +64,8 @@ def mistakes(
     another = "remove it, or choose another cluster.name"
     if config["num_replicas"] < replicas:
         yield (
-            f"the stream {name} has {config['num_replicas']} replica(s) and needs {replicas}:"
-            f" {edit} --replicas {replicas}"
+            f"the stream {name} has {config['num_replicas']} replica(s) and needs {replicas}: a"
+            " member that starts gives it more, once so many servers of NATS run"
         )
     if config["storage"] != "file":
         yield f"the stream {name} is kept in memory: {another}"

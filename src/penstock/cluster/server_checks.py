@@ -110,7 +110,7 @@ def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[Serve
         if settings.server_config:
             remedy = "that of this machine starts with the broker: ask again when it runs."
         return [ServerFinding(subject, "warning", str(error), remedy)]
-    return judge_servers(states)
+    return judge_servers(states, settings.replicas)
 
 
 def refuse_unfit(findings: Sequence[ServerFinding]) -> None:
@@ -124,8 +124,11 @@ def refuse_unfit(findings: Sequence[ServerFinding]) -> None:
         raise LogRefused("\n".join(sentences))
 
 
-def judge_servers(states: Sequence[ServerState]) -> list[ServerFinding]:
-    """Return the findings for the states of the servers that answered. Pure."""
+def judge_servers(
+    states: Sequence[ServerState], servers_min: int = SERVERS_MIN
+) -> list[ServerFinding]:
+    """Return the findings for the states of the servers that answered, of which there must be
+    ``servers_min``. Pure."""
     if not states:
         return [
             ServerFinding(
@@ -138,7 +141,7 @@ def judge_servers(states: Sequence[ServerState]) -> list[ServerFinding]:
             )
         ]
     return [
-        _count(states),
+        _count(states, servers_min),
         _versions(states),
         _syncs(states),
         _copies(states),
@@ -216,7 +219,7 @@ def ask_states(client: NatsClient, log: str, ends_s: float) -> list[ServerState]
     return states
 
 
-def _count(states: Sequence[ServerState]) -> ServerFinding:
+def _count(states: Sequence[ServerState], servers_min: int) -> ServerFinding:
     subject = "log servers"
     size = max(state.cluster_size for state in states)
     names = ", ".join(sorted(state.name for state in states))
@@ -228,13 +231,14 @@ def _count(states: Sequence[ServerState]) -> ServerFinding:
             f"{_are(without)} without JetStream",
             "write jetstream { store_dir: …, sync_interval: always } into their configuration.",
         )
-    if size < SERVERS_MIN:
+    if size < servers_min:
         return ServerFinding(
             subject,
             "blocking",
             f"{names}: {size} keep streams, and a majority that outlives a machine needs"
-            f" {SERVERS_MIN}",
-            "let three servers on three machines be one cluster: cluster { name, listen, routes }.",
+            f" {servers_min}",
+            f"let {servers_min} servers on as many machines be one cluster: cluster {{ name, listen,"
+            " routes }.",
         )
     if len(states) < size:
         missing = f"{len(states)} of {size} answered ({names})"

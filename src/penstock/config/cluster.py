@@ -75,6 +75,11 @@ class Cluster(Group):
     """Time in seconds in which the log must take a commit; after that the broker tells its clients
     that it cannot acknowledge, and keeps trying. 1 to 60."""
 
+    replicas: int = Field(default=3, ge=3, le=5)
+    """Servers that keep a copy of the log: of three one may be lost, of five two. A stream of NATS
+    with fewer copies is given more when a member starts; etcd needs as many voting members. The
+    same on all machines. 3 to 5."""
+
     log_entries_max: int = Field(default=1_000_000, ge=1000, le=1_000_000_000)
     """Entries that the log keeps for a machine that is offline; a machine that is further behind
     takes a copy of another machine's store. 1000 to 1000000000."""

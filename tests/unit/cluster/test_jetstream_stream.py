@@ -24,7 +24,7 @@ def test_a_stream_that_is_created_has_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_replicas": 1}, "--replicas 3"),
+        ({"num_replicas": 1}, "has 1 replica(s) and needs 3"),
         ({"storage": "memory"}, "in memory"),
         ({"persist_mode": "async"}, "persist_mode"),
         ({"subjects": ["orders.>"]}, "orders.log"),

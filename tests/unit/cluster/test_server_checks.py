@@ -47,7 +47,7 @@ def test_one_that_is_not_is_named(changed: dict[str, Any], severity: str, senten
 
 def test_a_server_that_is_alone_is_refused() -> None:
     alone = judge_servers([GOOD._replace(cluster_size=1)])
-    with pytest.raises(LogRefused, match="needs 3; let three servers on three machines"):
+    with pytest.raises(LogRefused, match="needs 3; let 3 servers on as many machines"):
         refuse_unfit(alone)
 
 

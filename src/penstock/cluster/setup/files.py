@@ -60,6 +60,9 @@ AUTHORITY_DIRECTORY: Final = "authority"
 AUTHORITY_KEY: Final = "authority.key"
 STORE: Final = "nats"
 
+REPLICAS_MAX: Final = 5
+"""Copies of the log where there are so many machines or more: then two may be lost."""
+
 _SECRET_BYTES: Final = 32
 _STAGE: Final = ".cluster-init-"
 
@@ -239,6 +242,8 @@ def _settings(plan: ClusterPlan, machine: Machine) -> str:
         "credentials_file": plan.path(LOGIN),
         "seed_token_file": plan.path(SEED_TOKEN),
     }
+    if len(plan.machines) >= REPLICAS_MAX:
+        cluster["replicas"] = REPLICAS_MAX
     if plan.has_tls:
         cluster["ca_file"] = plan.path(AUTHORITY)
         cluster["seed_ca_file"] = plan.path(AUTHORITY)
