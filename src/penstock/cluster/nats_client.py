@@ -272,8 +272,8 @@ class NatsClient:
         header: bytes = b"",
     ) -> Message:
         """Send a request that may be carried out more than once, again while there is no answer;
-        return the first answer to any of these requests. Its subject is that of the further answers, for
-        ``next_answer``.
+        return the first answer to any of these requests. Its subject is that of the further
+        answers, for ``next_answer``.
 
         A PING, sent with the first repetition, tells a lost request from a lost connection, which
         is closed. While an answer is being received, nothing is sent again.

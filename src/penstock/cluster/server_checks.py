@@ -237,8 +237,8 @@ def _count(states: Sequence[ServerState], servers_min: int) -> ServerFinding:
             "blocking",
             f"{names}: {size} keep streams, and a majority that outlives a machine needs"
             f" {servers_min}",
-            f"let {servers_min} servers on as many machines be one cluster: cluster {{ name, listen,"
-            " routes }.",
+            f"let {servers_min} servers on as many machines be one cluster: cluster {{ name,"
+            " listen, routes }.",
         )
     if len(states) < size:
         missing = f"{len(states)} of {size} answered ({names})"
