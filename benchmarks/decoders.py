@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import Decoder, make_decoder
+from penstock.decoding.api import Decoder, Messages, make_decoder
 from penstock.decoding.sparkplug_schema import payload_class
 from penstock.decoding.topic_pattern import TopicPattern
 
@@ -219,9 +219,10 @@ def measure(
     decoder: Decoder, payloads: pa.BinaryArray, topics: pa.StringArray, repeats: int
 ) -> tuple[int, float]:
     """Return the number of rows, and the CPU seconds of the fastest run."""
-    decoded = decoder.decode(payloads, topics)
+    messages = Messages(payloads, topics, pa.array(range(len(payloads)), pa.int64()))
+    decoded = decoder.decode(messages)
     assert not len(decoded.broken), decoded.reasons[0]
-    seconds = min(cpu_time(lambda: decoder.decode(payloads, topics)) for _ in range(repeats))
+    seconds = min(cpu_time(lambda: decoder.decode(messages)) for _ in range(repeats))
     return decoded.rows.num_rows, seconds
 
 

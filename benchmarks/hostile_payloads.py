@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import make_decoder
+from penstock.decoding.api import Messages, make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 
 HASH_MODULUS: Final = 2**61 - 1
@@ -159,10 +159,11 @@ def main() -> None:
             fields = DecoderDefinition.model_fields
             decoder_settings = {key: value for key, value in settings.items() if key in fields}
             decoder = make_decoder(DecoderDefinition.model_validate(decoder_settings))
-            payloads = pa.array([payload], pa.binary())
-            topics = pa.array(["a/b"])
-            batch = decoder.decode(payloads, topics)
-            seconds = cpu_seconds(lambda: decoder.decode(payloads, topics))  # noqa: B023
+            messages = Messages(
+                pa.array([payload], pa.binary()), pa.array(["a/b"]), pa.array([0], pa.int64())
+            )
+            batch = decoder.decode(messages)
+            seconds = cpu_seconds(lambda: decoder.decode(messages))  # noqa: B023
             result = "broken" if len(batch.broken) else f"{batch.rows.num_rows} rows"
             table.add_row(name, *figures(len(payload), seconds), result)
     topic = pa.array(["a/" + "1" * int(65_000 * share) + "x"])

@@ -90,7 +90,7 @@ def infer(
         if not messages.num_rows:
             raise ConfigError(_no_messages(client, stream, topics))
         show(f"looking at {messages.num_rows:,} messages")
-        inferred = infer_and_check_tables(messages, topics, used_names)
+        inferred = infer_and_check_tables(messages, topics, used_names, client, stream)
     if not inferred:
         raise ConfigError(
             f"all {messages.num_rows:,} messages that match {topics} have empty payloads, as"

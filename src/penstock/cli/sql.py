@@ -100,6 +100,7 @@ def sql(
                 declared,
                 topics or (),
                 SqlLimits(memory * MIB),
+                tables_dir=Path(settings.tables.dir),
             ) as session,
         ):
             if statement is None:

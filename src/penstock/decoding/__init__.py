@@ -16,7 +16,8 @@
     registry        schemas by their ids: avro_registered, protobuf_registered, json_registered
     schema_pinning  a definition with the version of its registered schema written into it
     framed          checks and removes frames in front of payloads
-    sparkplug, sparkplug_schema      Sparkplug B, a row for each metric
+    sparkplug, sparkplug_schema      Sparkplug B, a row for each metric: sparkplug_values
+    sparkplug_births                 the births before a message: sparkplug_definitions in them
     csv_lines, text, raw             lines, one value, and the payload unchanged
 
     casts           the values of a column to an Arrow array, and reasons for misfits

@@ -6,7 +6,7 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro import avro_decoder
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.csv_lines import CsvDecoder
-from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.documents import document_decoder
 from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
@@ -15,15 +15,20 @@ from penstock.decoding.protobuf_registered import registered_protobuf_decoder
 from penstock.decoding.raw import RawDecoder
 from penstock.decoding.schema_pinning import pin_schema
 from penstock.decoding.sparkplug import SparkplugDecoder
+from penstock.decoding.sparkplug_births import Births
 from penstock.decoding.text import TextDecoder
 
-__all__ = ["DecodedBatch", "Decoder", "make_decoder", "pin_schema"]
+__all__ = ["Births", "DecodedBatch", "Decoder", "Messages", "make_decoder", "pin_schema"]
 
 
-def make_decoder(definition: DecoderDefinition) -> Decoder:
+def make_decoder(definition: DecoderDefinition, births: Births | None = None) -> Decoder:
     """Return the decoder that a definition describes.
 
     The same definition gives the same decoder in every process.
+
+    Args:
+        definition: the definition.
+        births: for sparkplug_b, the births before the messages; None if those in a batch are all.
 
     Raises:
         ConfigError: a file that the definition names cannot be read or does not fit, or its
@@ -50,4 +55,4 @@ def make_decoder(definition: DecoderDefinition) -> Decoder:
         case "avro":
             return avro_decoder(definition)
         case "sparkplug_b":
-            return SparkplugDecoder(definition)
+            return SparkplugDecoder(definition, births)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoder import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch, Messages
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
 from penstock.decoding.text import TextEncoding
@@ -49,10 +49,10 @@ class CsvDecoder:
         self.schema = pa.schema([cast.field for cast in self._casts])
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS_MAX))
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each line is a row."""
         return decode_in_portions(
-            self.schema, payloads, self._decode_portion, self._definition.values_max
+            self.schema, messages.payloads, self._decode_portion, self._definition.values_max
         )
 
     def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:

@@ -35,13 +35,27 @@ class DecodedBatch:
     reasons: pa.StringArray
 
 
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A batch of messages to decode, in order of offset."""
+
+    payloads: pa.BinaryArray
+    topics: pa.StringArray
+    offsets: pa.Int64Array
+
+    def take(self, positions: pa.Int64Array) -> Messages:
+        """Return the messages at these positions."""
+        found = (one.take(positions) for one in (self.payloads, self.topics, self.offsets))
+        return Messages(*found)
+
+
 class Decoder(Protocol):
     """Decodes payloads to rows. ``schema`` has the columns of the rows, all nullable."""
 
     schema: pa.Schema
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
-        """Decode a batch of payloads and their topics. No contents of a payload make it raise.
+    def decode(self, messages: Messages) -> DecodedBatch:
+        """Decode a batch of messages. No contents of a payload make it raise.
 
         Raises:
             DecodingPostponed: the caller must decode the whole batch again later.

@@ -18,7 +18,7 @@ from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
-from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.paths import Path, follow, path_reader
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
@@ -138,10 +138,10 @@ class DocumentDecoder:
             fields.append(pa.field(definition.extra, pa.string()))
         self.schema = pa.schema(fields)
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch of documents to rows."""
         values_max = self._definition.values_max
-        return decode_in_portions(self.schema, payloads, self._decode_portion, values_max)
+        return decode_in_portions(self.schema, messages.payloads, self._decode_portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
         needs_whole_document = self._definition.rows_path or any(self._reads_root)
@@ -271,9 +271,11 @@ class DocumentTextDecoder:
         self._values_max = values_max
         self.schema = pa.schema([("value", pa.string())])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._decode_portion, self._values_max)
+        return decode_in_portions(
+            self.schema, messages.payloads, self._decode_portion, self._values_max
+        )
 
     def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decoding.broken_payload import BrokenPayload
-from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 
 
 class FramedDecoder:
@@ -25,19 +26,20 @@ class FramedDecoder:
         self._frame_length = frame_length
         self.schema = decoder.schema
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; payloads whose frame is missing or wrong are broken."""
         contents: list[bytes] = []
         framed: list[int] = []
         broken: dict[int, str] = {}
-        for position, payload in enumerate(payloads.to_pylist()):
+        for position, payload in enumerate(messages.payloads.to_pylist()):
             try:
                 contents.append((payload or b"")[self._frame_length(payload or b"") :])
                 framed.append(position)
             except BrokenPayload as reason:
                 broken[position] = str(reason)
         positions = pa.array(framed, pa.int64())
-        found = self._decoder.decode(pa.array(contents, pa.binary()), topics.take(positions))
+        inner = replace(messages.take(positions), payloads=pa.array(contents, pa.binary()))
+        found = self._decoder.decode(inner)
         reasons = found.reasons.to_pylist()
         broken |= zip(positions.take(found.broken).to_pylist(), reasons, strict=True)
         ordered = sorted(broken)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
-from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_registered import JsonFrameCheck, registered_columns
@@ -106,9 +106,9 @@ class JsonTextDecoder:
         self._values_max = definition.values_max
         self._check = msgspec.json.Decoder(msgspec.Raw).decode
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._decode_portion)
+        return decode_in_portions(self.schema, messages.payloads, self._decode_portion)
 
     def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts: list[bytes | str] = []

@@ -19,7 +19,7 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import nonfinite_name, to_json
-from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.files import read_file
 from penstock.decoding.paths import Path
 from penstock.decoding.rows import Rows, decode_in_portions
@@ -155,10 +155,10 @@ class ProtobufDecoder:
             )
         self.schema = pa.schema([cast.field for cast in self._casts])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each message is a row, or has its rows at rows_path."""
         return decode_in_portions(
-            self.schema, payloads, self._decode_portion, self._definition.values_max
+            self.schema, messages.payloads, self._decode_portion, self._definition.values_max
         )
 
     def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.decoder import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch, Messages
 
 
 class RawDecoder:
@@ -18,8 +18,8 @@ class RawDecoder:
         name = next(iter(definition.columns), "value")
         self.schema = pa.schema([(name, pa.binary())])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each payload is a row."""
-        every = pa.arange(0, len(payloads))
-        rows = pa.Table.from_arrays([payloads], schema=self.schema)
+        every = pa.arange(0, len(messages.payloads))
+        rows = pa.Table.from_arrays([messages.payloads], schema=self.schema)
         return DecodedBatch(rows, every, pa.array([], pa.int64()), pa.array([], pa.string()))

@@ -35,21 +35,23 @@ class Rows:
     Attributes:
         values_max: the most values that one message may become.
         longest: the length of the longest payload, in bytes.
+        first: the position in the batch of the portion's first message.
         sources: for each row, the position of its message in the portion, ascending.
         columns: the columns added so far, each with a value for each row.
         broken: a sentence for each broken message, by its position in the portion.
     """
 
-    def __init__(self, values_max: int = _PORTION_VALUES, longest: int = 0) -> None:
+    def __init__(self, values_max: int = _PORTION_VALUES, longest: int = 0, first: int = 0) -> None:
         self.values_max = values_max
         self.longest = longest
+        self.first = first
         self.sources: list[int] = []
         self.columns: list[pa.Array] = []
         self.broken: dict[int, str] = {}
 
-    def empty_copy(self) -> Rows:
-        """Return empty rows with the same limits, for a part of the portion."""
-        return Rows(self.values_max, self.longest)
+    def empty_copy(self, start: int = 0) -> Rows:
+        """Return empty rows with the same limits, for the part of the portion from ``start`` on."""
+        return Rows(self.values_max, self.longest, self.first + start)
 
     def mark_broken(self, source: int, reason: str) -> None:
         """Mark a message as broken; of several reasons the first one is kept."""
@@ -122,12 +124,11 @@ class Rows:
             column.take(pa.array([positions[one] for one in self.sources], pa.int64()))
         )
 
-    def finish(self, schema: pa.Schema, first: int) -> DecodedBatch:
+    def finish(self, schema: pa.Schema) -> DecodedBatch:
         """Return the result, without rows of broken messages.
 
         Args:
             schema: the names and types of the columns.
-            first: the position in the batch of the portion's first message.
         """
         table = pa.Table.from_arrays(self.columns, schema=schema)
         sources = pa.array(self.sources, pa.int64())
@@ -136,7 +137,7 @@ class Rows:
         if len(broken) and len(sources):
             is_whole = pc.invert(pc.is_in(sources, value_set=broken))
             table, sources = table.filter(is_whole), sources.filter(is_whole)
-        return DecodedBatch(table, pc.add(sources, first), pc.add(broken, first), reasons)
+        return DecodedBatch(table, pc.add(sources, self.first), pc.add(broken, self.first), reasons)
 
 
 DecodePortion = Callable[[list[bytes], Rows], None]
@@ -180,7 +181,7 @@ def decode_in_portions(
             portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
         messages = pc.fill_null(portion, b"").to_pylist()
         longest = pc.max(pc.binary_length(portion)).as_py() or 0
-        found = _decode_portion(schema, messages, first, decode, Rows(values_max, longest))
+        found = _decode_portion(schema, messages, decode, Rows(values_max, longest, first))
         if len(found) > 1:  # expect the next portion to be like this one
             count = max(_PORTION_MESSAGES_MIN, count // 2)
         parts += found
@@ -189,12 +190,12 @@ def decode_in_portions(
 
 
 def _decode_portion(
-    schema: pa.Schema, messages: list[bytes], first: int, decode: DecodePortion, rows: Rows
+    schema: pa.Schema, messages: list[bytes], decode: DecodePortion, rows: Rows
 ) -> list[DecodedBatch]:
     """Decode a portion into the empty ``rows``; return its parts in order."""
     try:
         decode(messages, rows)
-        return [rows.finish(schema, first)]
+        return [rows.finish(schema)]
     except DecodingPostponed:
         raise
     except Exception as error:
@@ -204,13 +205,13 @@ def _decode_portion(
                 part
                 for start in range(0, len(messages), size)
                 for part in _decode_portion(
-                    schema, messages[start : start + size], first + start, decode, rows.empty_copy()
+                    schema, messages[start : start + size], decode, rows.empty_copy(start)
                 )
             ]
         rows = rows.empty_copy()
         rows.columns = [pa.array([], field.type) for field in schema]
         rows.mark_broken(0, _error_text(error, rows.values_max))
-        return [rows.finish(schema, first)]
+        return [rows.finish(schema)]
 
 
 def _too_many_values_text(values_max: int) -> str:

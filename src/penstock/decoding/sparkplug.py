@@ -1,16 +1,18 @@
 """`sparkplug_b`: Eclipse Sparkplug 3.0, each metric of a payload is a row.
 
-Metrics to which a birth certificate gave an alias come without their name in the data that follows
-(Sparkplug 3.0.0 §6.4.8): the alias is a column, by which a query joins them with the births. The
-data type may be absent, too; then a whole number is read as unsigned, as it is sent.
+Data may come without the names of their metrics, by an alias, and without their types (Sparkplug
+3.0.0 §6.4.8). Both are in the birth certificate of the node or device, an earlier message:
+
+    message ──topic, offset──▶ births (sparkplug_births) ──▶ definitions (sparkplug_definitions)
+       └──payload──▶ metrics ──────────────────────────────────▶ values (sparkplug_values) ──▶ rows
 
 A payload without metrics, such as a DDEATH, is one row without a metric.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,33 +20,30 @@ import pyarrow as pa
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoder import DecodedBatch
-from penstock.decoding.repetition_limit import exceeds_repetition_limit
+from penstock.decoding.decoder import DecodedBatch, Messages
 from penstock.decoding.rows import Rows, decode_in_portions
-from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
+from penstock.decoding.sparkplug_births import (
+    Birth,
+    Births,
+    DefiningBirths,
+    births_among,
+    is_birth,
+)
+from penstock.decoding.sparkplug_definitions import (
+    NO_DEFINITIONS,
+    Definition,
+    Definitions,
+    definitions_in,
+)
+from penstock.decoding.sparkplug_schema import payload_class
+from penstock.decoding.sparkplug_values import NULL_METRIC, metric_values
 from penstock.errors import ConfigError
 
+DEFINITIONS_MAX: Final = 500_000
+"""Most metrics, and parts of them, whose definitions a decoder keeps; then it forgets all."""
+
 _COMPRESSED: Final = "SPBV1.0_COMPRESSED"
-_SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
-_DATE_TIME: Final = 13
-_ARRAYS: Final = {
-    22: "b",
-    23: "h",
-    24: "i",
-    25: "q",
-    26: "B",
-    27: "H",
-    28: "I",
-    29: "Q",
-    30: "f",
-    31: "d",
-    34: "Q",
-}
-_BOOLEAN_ARRAY: Final = 32
-_STRING_ARRAY: Final = 33
 _METRIC_BYTES_MIN: Final = 2
-_BITS_A_BYTE: Final = 8
-_INT64_MAX: Final = 2**63 - 1
 
 _PAYLOAD_COLUMNS: Final = {
     "payload_timestamp": Column(type="timestamp", unit_from="ms"),
@@ -71,9 +70,15 @@ _METRIC_COLUMNS: Final = {
 
 
 class SparkplugDecoder:
-    """Decodes payloads of NBIRTH, NDATA, NDEATH, DBIRTH, DDATA, DDEATH, NCMD and DCMD."""
+    """Decodes payloads of NBIRTH, NDATA, NDEATH, DBIRTH, DDATA, DDEATH, NCMD and DCMD.
 
-    def __init__(self, definition: DecoderDefinition) -> None:
+    Args:
+        definition: the settings of the decoder.
+        births: all births before the messages that will be decoded; None if those in the same
+            batch are all.
+    """
+
+    def __init__(self, definition: DecoderDefinition, births: Births | None = None) -> None:
         try:
             from google.protobuf.message import DecodeError
         except ImportError:
@@ -88,22 +93,53 @@ class SparkplugDecoder:
         columns = {**_PAYLOAD_COLUMNS, **_METRIC_COLUMNS}
         self._casts = [Cast(name, column) for name, column in columns.items()]
         self.schema = pa.schema([cast.field for cast in self._casts])
+        self._types = None if births is None else _DefinedTypes(births, self._read_message)
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
-        """Decode a batch; each metric is a row."""
+    def decode(self, messages: Messages) -> DecodedBatch:
+        """Decode a batch; each metric is a row.
+
+        Raises:
+            DecodingPostponed: not all births before a message are known yet.
+        """
+        types = self._types
+        if types is None:
+            births = births_among(messages.offsets, messages.topics, messages.payloads)
+            types = _DefinedTypes(Births([births]), self._read_message)
+        topics, offsets = messages.topics.to_pylist(), messages.offsets.to_pylist()
+
+        def decode_portion(payloads: list[bytes], rows: Rows) -> None:
+            portion = slice(rows.first, rows.first + len(payloads))
+            self._decode_portion(payloads, topics[portion], offsets[portion], types, rows)
+
         values_max = self._definition.values_max
-        return decode_in_portions(self.schema, payloads, self._decode_portion, values_max)
+        return decode_in_portions(self.schema, messages.payloads, decode_portion, values_max)
 
-    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
+    def count_metrics(self, payload: bytes) -> int | None:
+        """Return the number of metrics in a payload; None if it is not Sparkplug B."""
+        try:
+            return len(self._read_message(payload).metrics)
+        except BrokenPayload:
+            return None
+
+    def _decode_portion(
+        self,
+        payloads: list[bytes],
+        topics: list[str],
+        offsets: list[int],
+        types: _DefinedTypes,
+        rows: Rows,
+    ) -> None:
         found: list[tuple[Any, ...]] = []
         for source, payload in enumerate(payloads):
             try:
                 message = self._read_message(payload)
                 rows.check_message(len(message.metrics) * len(self._casts))
-                metrics = [_metric_values(metric) for metric in message.metrics] or [_NULL_METRIC]
+                of_message = _MessageTypes(topics[source], offsets[source], types, rows)
+                metrics = [metric_values(metric, of_message) for metric in message.metrics]
             except BrokenPayload as broken:
                 rows.mark_broken(source, str(broken))
                 continue
+            metrics = metrics or [NULL_METRIC]
             rows.check_rows((len(found) + len(metrics)) * len(self._casts))
             head = (
                 message.timestamp if message.HasField("timestamp") else None,
@@ -124,19 +160,7 @@ class SparkplugDecoder:
                     setattr(inner, name, getattr(message, name))
             message = inner
         self._check_count(len(message.metrics))
-        self._check_booleans(message)
         return message
-
-    def _check_booleans(self, message: Any) -> None:
-        """Raise BrokenPayload if arrays of booleans have too many values, eight in each byte."""
-        values_max = self._definition.values_max
-        if _BITS_A_BYTE * message.ByteSize() <= values_max:
-            return
-        arrays = (one.bytes_value for one in message.metrics if one.datatype == _BOOLEAN_ARRAY)
-        if _BITS_A_BYTE * sum(map(len, arrays)) > values_max:
-            raise BrokenPayload(
-                f"The payload has more values than values_max allows ({values_max})."
-            )
 
     def _check_count(self, metrics: int) -> None:
         if metrics > self._definition.rows_max:
@@ -167,158 +191,78 @@ class SparkplugDecoder:
         return expanded
 
 
-def _metric_values(metric: Any) -> tuple[Any, ...]:
-    """Return the values of a metric's columns, in the order of _METRIC_COLUMNS."""
-    fields = {field.number: value for field, value in metric.ListFields()}
-    found = fields.get
-    datatype = found(4, 0)
-    is_null = found(7, False)
-    return (
-        found(1),
-        found(2),
-        _datatype_name(datatype),
-        found(3),
-        found(5, False),
-        found(6, False),
-        is_null,
-        *(_NULL_VALUE if is_null else _value_column_values(metric, datatype)),
-        _properties(fields[9]) if 9 in fields else None,
-        _set_fields(fields[8]) if 8 in fields else None,
-    )
+class _DefinedTypes:
+    """The definitions of births, parsed when a message needs them, and kept for others.
 
-
-def _datatype_name(datatype: int) -> str | None:
-    return DATATYPES.get(datatype, str(datatype)) if datatype else None
-
-
-_NULL_VALUE: Final = (None,) * 7
-_NULL_METRIC: Final = (None,) * len(_METRIC_COLUMNS)
-
-
-def _value_column_values(metric: Any, datatype: int) -> tuple[Any, ...]:
-    """Return the values of a metric's columns value_int, value_double, value_bool, value_string,
-    value_timestamp, value_binary and value_json.
-
-    Each number is in value_double, too, so that one column has all numbers. A whole number beyond
-    a signed integer of 64 bits is in value_string with all its digits, and not in value_int.
+    Args:
+        births: finds the births of a message.
+        read_message: parses the payload of a birth; raises BrokenPayload.
     """
-    value = _value(metric, datatype)
-    if value is None:
-        return _NULL_VALUE
-    if isinstance(value, bool):
-        return (None, None, value, None, None, None, None)
-    if isinstance(value, float):
-        return (None, value, None, None, None, None, None)
-    if isinstance(value, int):
-        if datatype == _DATE_TIME:
-            return (None, None, None, None, value, None, None)
-        if value > _INT64_MAX:
-            return (None, float(value), None, str(value), None, None, None)
-        return (value, float(value), None, None, None, None, None)
-    if isinstance(value, str):
-        return (None, None, None, value, None, None, None)
-    if isinstance(value, bytes):
-        items = _array_items(value, datatype)
-        if items is None:
-            return (None, None, None, None, None, value, None)
-        return (None, None, None, None, None, None, items)
-    return (None, None, None, None, None, None, value)
 
+    def __init__(self, births: Births, read_message: Callable[[bytes], Any]) -> None:
+        self.births = births
+        self._read_message = read_message
+        self._by_offset: dict[int, Definitions | str] = {}
+        self._count = 0
 
-def _value(holder: Any, datatype: int) -> Any:
-    """Return the value of a metric, parameter, property or DataSet element; None if it is unset."""
-    choice = holder.WhichOneof("value")
-    if choice is None:
-        return None
-    value = getattr(holder, choice)
-    if choice in ("int_value", "long_value"):
-        return _signed(value, datatype)
-    if choice == "dataset_value":
-        return _data_set_rows(value)
-    if choice == "template_value":
-        return _template_object(value)
-    if choice == "propertyset_value":
-        return _properties(value)
-    if choice == "propertysets_value":
-        return [_properties(one) for one in value.propertyset]
-    return value
-
-
-def _signed(value: int, datatype: int) -> int:
-    """Return a whole number by its data type: signed types are sent as their two's complement."""
-    bits = _SIGNED_BITS.get(datatype)
-    if bits is None:
-        return value
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def _array_items(value: bytes, datatype: int) -> list[Any] | None:
-    """Return the items of an array (little-endian, Sparkplug 3.0.0 §6.4.16).
-
-    None if the data type is not that of an array.
-    """
-    code = _ARRAYS.get(datatype)
-    if code is not None:
-        width = struct.calcsize("<" + code)
-        if len(value) % width:
-            raise BrokenPayload(f"A {DATATYPES[datatype]} is cut short: it has {len(value)} bytes.")
-        return list(struct.unpack(f"<{len(value) // width}{code}", value))
-    if datatype == _BOOLEAN_ARRAY:
-        count = int.from_bytes(value[:4], "little")
-        if len(value) < 4 or len(value) != 4 + (count + 7) // 8:
-            raise BrokenPayload(f"A BooleanArray is cut short: it has {len(value)} bytes.")
-        return [bool(value[4 + bit // 8] >> (7 - bit % 8) & 1) for bit in range(count)]
-    if datatype == _STRING_ARRAY:
-        if value and not value.endswith(b"\0"):
-            raise BrokenPayload("A StringArray is cut short: its last text has no end.")
+    def of(self, birth: Birth) -> Definitions | str:
+        """Return the definitions in a birth; the reason in words if it is broken."""
+        found = self._by_offset.get(birth.offset)
+        if found is not None:
+            return found
         try:
-            return [text.decode() for text in value.split(b"\0")[:-1]]
-        except UnicodeDecodeError:
-            raise BrokenPayload("A StringArray has text that is not UTF-8.") from None
-    return None
+            found = definitions_in(self._read_message(birth.payload))
+        except BrokenPayload as broken:
+            found = f"its birth at offset {birth.offset} is broken: {str(broken).rstrip('.')}"
+        if self._count > DEFINITIONS_MAX:
+            self._by_offset, self._count = {}, 0
+        self._by_offset[birth.offset] = found
+        self._count += 1 if isinstance(found, str) else 1 + found.count
+        return found
 
 
-def _data_set_rows(data: Any) -> list[dict[str, Any]]:
-    """Return the rows of a DataSet as objects, with the names of its columns as keys."""
-    names = list(data.columns)
-    if exceeds_repetition_limit(len(data.rows) * sum(map(len, names)), data.ByteSize()):
-        raise BrokenPayload(
-            f"A DataSet has names of {sum(map(len, names))} characters, and {len(data.rows)} rows"
-            " would repeat them."
-        )
-    types = [*data.types, *([0] * len(names))]
-    return [
-        {
-            name: _value(element, kind)
-            for name, kind, element in zip(names, types, row.elements, strict=False)
-        }
-        for row in data.rows
-    ]
+class _MessageTypes:
+    """Tells what births say of the metrics of one message (`MetricTypes`)."""
 
+    def __init__(self, topic: str, offset: int, types: _DefinedTypes, rows: Rows) -> None:
+        self._topic = topic
+        self._offset = offset
+        self._types = types
+        self._rows = rows
+        self._values = 0
+        self._births: DefiningBirths | None = None
 
-def _template_object(template: Any) -> dict[str, Any]:
-    """Return the metrics and parameters of a template, by name."""
-    metrics = {
-        metric.name: None if metric.is_null else _value(metric, metric.datatype)
-        for metric in template.metrics
-    }
-    parameters = {one.name: _value(one, one.type) for one in template.parameters}
-    return {
-        "template_ref": template.template_ref or None,
-        "version": template.version or None,
-        "is_definition": template.is_definition,
-        "metrics": metrics,
-        "parameters": parameters,
-    }
+    def find(self, name: str | None, alias: int | None) -> Definition | None:
+        """Return the definition of a metric; None if no birth defines it."""
+        return self._definitions(self._found().own).find(name, alias)
 
+    def find_template(self, name: str) -> Definition | None:
+        """Return the definition of a template; None if the birth of the node has none."""
+        return self._definitions(self._found().node).find(name, None)
 
-def _properties(properties: Any) -> dict[str, Any]:
-    """Return the values of a PropertySet by key."""
-    pairs = zip(properties.keys, properties.values, strict=False)
-    return {key: None if one.is_null else _value(one, one.type) for key, one in pairs}
+    def missing(self) -> str:
+        """Return why a metric has no definition, to follow "has no data type, and"."""
+        found = self._found()
+        if found.own is None:
+            return found.missing
+        definitions = self._types.of(found.own)
+        if isinstance(definitions, str):
+            return definitions
+        return f"its birth at offset {found.own.offset} has none for it"
 
+    def check_values(self, count: int) -> None:
+        """Raise BrokenPayload if the message becomes too many values with so many more."""
+        self._values += count
+        self._rows.check_message(self._values)
 
-def _set_fields(message: Any) -> dict[str, Any]:
-    """Return the set fields of a message by name."""
-    return {field.name: value for field, value in message.ListFields()}
+    def _found(self) -> DefiningBirths:
+        if self._births is None:
+            if is_birth(self._topic):
+                self._births = DefiningBirths(None, None, "a birth must tell it")
+            else:
+                self._births = self._types.births.find(self._topic, self._offset)
+        return self._births
+
+    def _definitions(self, birth: Birth | None) -> Definitions:
+        found = NO_DEFINITIONS if birth is None else self._types.of(birth)
+        return NO_DEFINITIONS if isinstance(found, str) else found

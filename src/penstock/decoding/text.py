@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoder import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch, Messages
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
 from penstock.errors import ConfigError
@@ -29,9 +29,9 @@ class TextDecoder:
         self._is_text = column.type == "string"
         self.schema = pa.schema([self._cast.field])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
+    def decode(self, messages: Messages) -> DecodedBatch:
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._decode_portion)
+        return decode_in_portions(self.schema, messages.payloads, self._decode_portion)
 
     def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = self._encoding.decode_all(payloads, rows)

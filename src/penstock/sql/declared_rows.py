@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.api import make_decoder, pin_schema
+from penstock.decoding.api import Births, Decoder, Messages, make_decoder, pin_schema
+from penstock.decoding.sparkplug_births import birth_filters
 from penstock.decoding.topic_pattern import TopicPattern
+from penstock.stream.birth_store import DIRECTORY_NAME, BirthStore
+from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_COLUMNS: Final = ("epoch", "offset", "received_at", "topic", "client_id", "qos", "retain")
@@ -42,6 +46,8 @@ class DeclaredRows:
 
     Args:
         table: the declaration.
+        path: the directory in which the table is kept, for the births of Sparkplug nodes that the
+            log no longer has; None for those in the log alone.
 
     Attributes:
         schema: the columns of the rows.
@@ -54,10 +60,15 @@ class DeclaredRows:
         RegistryUnavailable: the schema registry does not answer.
     """
 
-    def __init__(self, table: TableDefinition) -> None:
-        self._decoder = make_decoder(pin_schema(table.decoder))
+    def __init__(self, table: TableDefinition, path: Path | None = None) -> None:
+        self._definition = pin_schema(table.decoder)
+        self._decoder = make_decoder(self._definition)
         self._pattern = TopicPattern.parse(table.topics)
         self.topic_filter = self._pattern.topic_filter
+        self._births: BirthStore | None = None
+        if table.decoder.kind == "sparkplug_b":
+            directory = None if path is None else path / DIRECTORY_NAME
+            self._births = BirthStore(directory, table.stream, birth_filters(self.topic_filter))
         own_fields = [*self._pattern.schema, *self._decoder.schema]
         taken = {field.name.lower() for field in own_fields}
         self.message_columns = tuple(name for name in MESSAGE_COLUMNS if name not in taken)
@@ -70,10 +81,24 @@ class DeclaredRows:
         return tuple(
             name
             for name in STREAM_SCHEMA.names
-            if name in ("topic", "payload") or (name in columns and name in self.message_columns)
+            if name in ("topic", "payload", "offset")
+            or (name in columns and name in self.message_columns)
         )
 
-    def __call__(self, messages: pa.RecordBatch, columns: Sequence[str]) -> DecodedRows:
+    def decoder(self, client: StreamClient) -> Decoder:
+        """Return the decoder for a scan of the log, which knows the births that are needed.
+
+        Raises:
+            PenstockError: the log cannot be read.
+        """
+        if self._births is None:
+            return self._decoder
+        found = self._births.preview(client)
+        return make_decoder(self._definition, Births(found.tables, found.gaps, found.end))
+
+    def rows(
+        self, decoder: Decoder, messages: pa.RecordBatch, columns: Sequence[str]
+    ) -> DecodedRows:
         """Decode messages to rows with these columns, which are in the order of `schema`.
 
         Raises:
@@ -84,8 +109,10 @@ class DeclaredRows:
         fitting = pa.arange(0, messages.num_rows)
         if len(misfits):
             fitting = fitting.filter(pc.invert(pc.is_in(fitting, misfits)))
-        payloads = messages.column(messages.schema.get_field_index("payload"))
-        decoded = self._decoder.decode(payloads.take(fitting), topics.take(fitting))
+        payloads, offsets = (
+            messages.column(messages.schema.get_field_index(name)) for name in ("payload", "offset")
+        )
+        decoded = decoder.decode(Messages(payloads, topics, offsets).take(fitting))
         sources = fitting.take(decoded.sources)
         columns_by_name = dict(zip(decoded.rows.column_names, decoded.rows.columns, strict=True))
         for name in columns:

@@ -147,6 +147,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
                 self._scans.clients.append(client)
                 scan = self._plan(client, schema, predicate)
                 self._scans.found.append(scan)
+                decode = self._decode_function(client, scan, schema)
                 for start, end in scan.spans:
                     for batch in client.read(
                         source.stream,
@@ -159,7 +160,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
                         until_us=scan.pushed.until_us,
                     ):
                         scan.messages_read += batch.num_rows
-                        yield from self._decode(scan, batch, schema)
+                        yield from decode(batch)
         except PenstockError as error:  # DuckDB would replace it by an error of its own
             self._scans.error = self._scans.error or error
             raise
@@ -180,14 +181,24 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         spans = spans_to_read(client, log, pushed, log.given_up)
         return Scan(source.view, log, pushed, spans, columns)
 
-    def _decode(
-        self, scan: Scan, batch: pa.RecordBatch, schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
-        if self._declared is None:
-            scan.rows += batch.num_rows
-            yield batch
-            return
-        decoded = self._declared(batch, schema.names)
-        scan.rows += decoded.rows.num_rows
-        scan.undecoded_messages += decoded.undecoded_messages
-        yield from decoded.rows.combine_chunks().to_batches()
+    def _decode_function(
+        self, client: StreamClient, scan: Scan, schema: pa.Schema
+    ) -> Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]:
+        """Return the function that turns messages of a scan into rows, and counts them."""
+        declared = self._declared
+        if declared is None:
+
+            def count(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+                scan.rows += batch.num_rows
+                yield batch
+
+            return count
+        decoder = declared.decoder(client)
+
+        def decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            decoded = declared.rows(decoder, batch, schema.names)
+            scan.rows += decoded.rows.num_rows
+            scan.undecoded_messages += decoded.undecoded_messages
+            yield from decoded.rows.combine_chunks().to_batches()
+
+        return decode

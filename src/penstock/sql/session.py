@@ -90,6 +90,8 @@ class SqlSession:
             all.
         limits: limits of memory and disk.
         pushes: whether the log applies filters; without, each scan reads the whole stream.
+        tables_dir: the default directory of tables, where births of Sparkplug nodes may be kept;
+            None for those in the log alone.
 
     Attributes:
         database: the connection to DuckDB.
@@ -109,7 +111,9 @@ class SqlSession:
         limits: SqlLimits = SqlLimits(),
         *,
         pushes: bool = True,
+        tables_dir: Path | None = None,
     ) -> None:
+        self._tables_dir = tables_dir
         self.scans = Scans()
         self.views: dict[str, View] = {}
         self._spill_directory = tempfile.TemporaryDirectory(prefix="penstock-sql-")
@@ -191,7 +195,8 @@ class SqlSession:
             self._register(View(name, f"the log: {', '.join(filters)}", dataset.schema), dataset)
         for table in tables:
             name = table.name if table.name not in self.views else f"{table.name}_rows"
-            declared = DeclaredRows(table)
+            directory = self._tables_dir and Path(table.path or self._tables_dir / table.name)
+            declared = DeclaredRows(table, directory)
             table_filters = replace(base_filters, topics=(declared.topic_filter,))
             source = Source(name, table.stream, connect, table_filters, pushes)
             dataset = LogDataset(source, self.scans, declared)

@@ -9,5 +9,6 @@ publishing   rows to be published: checked, staged, handed to the broker
 broker_role  whether the broker on this machine is the primary of its cluster
 requests     the requests of readers, and the errors that refuse them
 client       the client of the service, used by Spark's planner and executors
+birth_store  births of Sparkplug nodes, copied from the log to the directory of a table
 replicas     which of several addresses the client tries next; pure
 """

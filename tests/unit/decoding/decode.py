@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
+from penstock.decoding.api import DecodedBatch, Decoder, Messages, make_decoder
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,21 @@ def decode(*payloads: bytes, **settings: Any) -> Outcome:
     return outcome(decoder(**settings), payloads)
 
 
-def outcome(decoder: Decoder, payloads: list[bytes] | tuple[bytes, ...]) -> Outcome:
+def batch_of(payloads: Sequence[bytes], topics: Sequence[str] | None = None) -> Messages:
+    """A batch of messages at the offsets from 0 on."""
+    count = len(payloads)
+    return Messages(
+        pa.array(payloads, pa.binary()),
+        pa.array(["a/b"] * count if topics is None else topics, pa.string()),
+        pa.array(range(count), pa.int64()),
+    )
+
+
+def outcome(
+    decoder: Decoder, payloads: Sequence[bytes], topics: Sequence[str] | None = None
+) -> Outcome:
     """What a decoder makes of payloads, whose form is checked on the way."""
-    array = pa.array(payloads, pa.binary())
-    decoded = decoder.decode(array, pa.array(["a/b"] * len(payloads), pa.string()))
+    decoded = decoder.decode(batch_of(payloads, topics))
     check_form(decoder, decoded, len(payloads))
     return Outcome(
         decoded.rows.to_pylist(),

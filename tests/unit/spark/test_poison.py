@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
+from penstock.decoding.api import DecodedBatch, Decoder, Messages, make_decoder
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import check_writable
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
@@ -29,11 +29,11 @@ class Fragile:
         self._error = error
         self.calls = 0
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
+    def decode(self, messages: Messages) -> DecodedBatch:
         self.calls += 1
-        if b"poison" in payloads.to_pylist():
+        if b"poison" in messages.payloads.to_pylist():
             raise self._error
-        return self._decoder.decode(payloads, topics)
+        return self._decoder.decode(messages)
 
 
 class FragileSorting(DecodingSplit):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.inference.column_names import UniqueNames, path_of
@@ -118,15 +117,16 @@ def infer_decoder(
 
 
 def infer_sparkplug_decoder(payloads: Sequence[bytes]) -> InferredDecoder | None:
-    """Return a decoder of Sparkplug B if the payloads are Sparkplug B; else None."""
+    """Return a decoder of Sparkplug B if the payloads are Sparkplug B; else None.
+
+    Payloads are judged alone: births that tell the types of data may be older than the sample.
+    """
     decoder = SparkplugDecoder(DecoderDefinition(kind="sparkplug_b"))
-    array = pa.array(payloads, pa.binary())
-    decoded = decoder.decode(array, pa.array([""] * len(payloads)))
-    if not are_tolerable(len(decoded.broken), len(payloads), allows_one=True):
+    counts = [decoder.count_metrics(payload) for payload in payloads]
+    if not are_tolerable(counts.count(None), len(payloads), allows_one=True):
         return None
-    return InferredDecoder(
-        {"kind": "sparkplug_b"}, (), (f"A row for each metric: {decoded.rows.num_rows:,} rows.",)
-    )
+    rows = sum(max(1, count) for count in counts if count is not None)
+    return InferredDecoder({"kind": "sparkplug_b"}, (), (f"A row for each metric: {rows:,} rows.",))
 
 
 def _infer_raw(payloads: Sequence[bytes]) -> InferredDecoder:

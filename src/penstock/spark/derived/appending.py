@@ -47,6 +47,7 @@ class AppendTarget:
         derive: returns the stream of rows for a stream of messages.
         checkpoint: the directory of the query's checkpoint, with its state.
         after_commit: called after each commit of rows.
+        before_batch: called before each batch is decoded, for what that needs of the log.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class AppendTarget:
         derive: Callable[[DataFrame], DataFrame],
         checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_batch = before_batch
         self._derive = derive
         self._table = table
         self._checkpoint = checkpoint
@@ -91,6 +94,7 @@ class AppendTarget:
         Raises:
             TableError: the table cannot be written.
         """
+        self._before_batch()
         if self._table.has_landed(batch):
             rows.write.format("noop").mode("overwrite").save()  # only to compute the state
             return LandingResult(is_replay=True)

@@ -48,7 +48,9 @@ class ReplaceTarget:
         derivation: LastKnown,
         checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_batch = before_batch
         self._table = table
         self._derivation = derivation
         self._checkpoint = checkpoint
@@ -74,6 +76,7 @@ class ReplaceTarget:
         Raises:
             TableError: the table cannot be written.
         """
+        self._before_batch()
         if self._table.has_landed(batch):
             return LandingResult(is_replay=True)
         planned = read_checkpoint(self._checkpoint).planned

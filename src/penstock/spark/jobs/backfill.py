@@ -97,8 +97,8 @@ def backfill(
     """
     table = with_present_types(table)
     definition = table.definition
-    target = landing_target(table)
-    with StreamClient(settings.server, settings.connect_timeout_s, settings.credentials) as client:
+    target = landing_target(table, settings)
+    with settings.connect() as client:
         log = client.offsets(definition.stream)
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
         target.prepare(selection)

@@ -35,13 +35,14 @@ from penstock.spark.jobs.supervision import SupervisedLanding
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, has_ended, local_spark
 from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
+from penstock.spark.tables.births import keep_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.evolving import EvolvingTarget
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.upkeep import Upkeep
-from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient
 from penstock.stream.credentials import PLAIN, Credentials
 
 POLL_S: Final = 0.25
@@ -71,6 +72,10 @@ class RunSettings:
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     fail_on_data_loss: bool = True
     master: str = LOCAL_MASTER
+
+    def connect(self) -> StreamClient:
+        """Return a new client of the stream service."""
+        return StreamClient(self.server, self.connect_timeout_s, self.credentials)
 
 
 class TablesFailed(PenstockError):
@@ -225,18 +230,20 @@ class TablesRun:
             ),
             on_progress,
             open_session,
-            derived_target(table) if isinstance(table, DerivedTable) else declared_target(table),
+            derived_target(table, self._settings)
+            if isinstance(table, DerivedTable)
+            else declared_target(table, self._settings),
         )
 
 
-def declared_target(table: DeclaredTable) -> QueryTarget:
+def declared_target(table: DeclaredTable, settings: RunSettings) -> QueryTarget:
     """Return the target of a declared table; one with `evolve` follows its subject's schema."""
     if table.definition.evolve == "add":
-        return EvolvingTarget(table, landing_target)
-    return landing_target(table)
+        return EvolvingTarget(table, lambda newest: landing_target(newest, settings))
+    return landing_target(table, settings)
 
 
-def landing_target(table: DeclaredTable) -> LandingTarget:
+def landing_target(table: DeclaredTable, settings: RunSettings) -> LandingTarget:
     """Return the target of a declared table with its present schema."""
     definition = table.definition
     tables = table.open()
@@ -244,15 +251,20 @@ def landing_target(table: DeclaredTable) -> LandingTarget:
     if definition.repeats is not None:
         repeats = Repeats(table.split, table.id_column, definition.repeats.within_s)
     upkeep = Upkeep(tables.values(), definition.upkeep)
-    return LandingTarget(tables, table.split, repeats, upkeep.after_commit, table.split.columns)
+    update_births = keep_births(table, table.path, settings.connect)
+    return LandingTarget(
+        tables, table.split, repeats, upkeep.after_commit, table.split.columns, update_births
+    )
 
 
-def derived_target(table: DerivedTable) -> QueryTarget:
+def derived_target(table: DerivedTable, settings: RunSettings) -> QueryTarget:
     """Return the target of a derived table."""
     tables = table.open()
     rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
     upkeep = Upkeep(tables.values(), table.definition.upkeep)
+    update_births = keep_births(table.source, table.path, settings.connect)
     if isinstance(table.derivation, LastKnown):
         assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
-        return ReplaceTarget(rows, table.derivation, checkpoint, upkeep.after_commit)
-    return AppendTarget(rows, table.derivation.derive, checkpoint, upkeep.after_commit)
+        return ReplaceTarget(rows, table.derivation, checkpoint, upkeep.after_commit, update_births)
+    derive = table.derivation.derive
+    return AppendTarget(rows, derive, checkpoint, upkeep.after_commit, update_births)

@@ -6,6 +6,7 @@
                     letters to two tables
     poison          messages for which a split raises an unexpected error
     repeats         finds messages that were sent twice
+    births          brings the births of Sparkplug nodes to the tasks that decode their data
     landing_target  lands rows and dead letters together, and keeps the invariant of both tables
     delta           a Delta table, through delta_actions and delta_log
     directory       a plain directory of Parquet files; iceberg: an Iceberg table, of

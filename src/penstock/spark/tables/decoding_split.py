@@ -10,7 +10,7 @@ A message for which the split raises an unexpected error becomes a dead letter, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
 from penstock.decoding.abbreviation import abbreviate
-from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
+from penstock.decoding.api import Births, DecodedBatch, Decoder, Messages, make_decoder
+from penstock.decoding.decoder import DecodingPostponed
 from penstock.decoding.repetition_limit import exceeds_repetition_limit
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import (
@@ -31,6 +32,7 @@ from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
 from penstock.spark.tables.poison import make_in_parts, reason_of
 from penstock.spark.tables.splits import with_date
+from penstock.stream.birth_store import LoggedBirths
 from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_ID: Final = "message_id"
@@ -49,11 +51,16 @@ class DecodingSplit:
     Args:
         table: the declaration.
         schema: the columns of its rows.
+
+    Attributes:
+        births: returns the births of Sparkplug nodes; None if those in a batch are all, or the
+            decoder needs none. It is set before the split is used, and called in the executors.
     """
 
     def __init__(self, table: TableDefinition, schema: pa.Schema) -> None:
         self._table = table
         self._schema = schema
+        self.births: Callable[[], LoggedBirths] | None = None
         self._landed_at: dict[str, int] = {}
         """The time of receipt, in µs, of the last row of each id that this object has made."""
 
@@ -69,8 +76,14 @@ class DecodingSplit:
         return ["topic", *(name for name in ("client_id",) if name in self._schema.names)]
 
     @cached_property
+    def _births(self) -> LoggedBirths | None:
+        return None if self.births is None else self.births()
+
+    @cached_property
     def _decoder(self) -> Decoder:
-        return make_decoder(self._table.decoder)
+        found = self._births
+        births = None if found is None else Births(found.tables, found.gaps, found.end)
+        return make_decoder(self._table.decoder, births)
 
     @cached_property
     def _pattern(self) -> TopicPattern:
@@ -142,7 +155,19 @@ class DecodingSplit:
         return [found.get(index) for index in range(messages.num_rows)]
 
     def _decode(self, messages: pa.Table) -> DecodedBatch:
-        return self._decoder.decode(_array(messages, "payload"), _array(messages, "topic"))
+        self._check_epoch(messages)
+        columns = (_array(messages, name) for name in ("payload", "topic", "offset"))
+        return self._decoder.decode(Messages(*columns))
+
+    def _check_epoch(self, messages: pa.Table) -> None:
+        if self._births is None or not messages.num_rows:
+            return
+        epoch = messages.column("epoch")[0].as_py()
+        if epoch != self._births.epoch:
+            raise DecodingPostponed(
+                f"the births of Sparkplug nodes are those of epoch {self._births.epoch}, and the"
+                f" messages are of epoch {epoch}"
+            )
 
     def _rows(
         self, messages: pa.Table, levels: pa.Table, sources: pa.Array, decoded: pa.Table

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.spark.parquet_files import NewFile, file_writer
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
+from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.evolving import with_present_types
@@ -38,6 +39,7 @@ def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
     with tempfile.TemporaryDirectory(prefix="penstock-validate-") as directory:
         definition = table.definition.model_copy(update={"path": ""})
         temporary = DeclaredTable(definition, Path(directory))
+        preview_births(temporary, table.path, client)
         return land_messages(temporary, epoch, messages.select(columns_read(table)))
 
 

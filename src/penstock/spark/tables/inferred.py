@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from penstock.decoding.inference.tables import InferredTable, infer_tables
 from penstock.engine.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS
+from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.stream.client import StreamClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,11 @@ class CheckedTable:
 
 
 def infer_and_check_tables(
-    messages: pa.Table, topics: str, existing_names: Collection[str]
+    messages: pa.Table,
+    topics: str,
+    existing_names: Collection[str],
+    client: StreamClient | None = None,
+    stream: str = "messages",
 ) -> list[CheckedTable]:
     """Return the inferred tables for messages.
 
@@ -33,21 +39,30 @@ def infer_and_check_tables(
         messages: the messages, with the columns of `STREAM_SCHEMA`.
         topics: the topic pattern by which the messages were selected.
         existing_names: names of existing tables, which the inferred ones do not get.
+        client: reads births of Sparkplug nodes before the messages from the log; None to know only
+            those among the messages.
+        stream: the name of the stream that has the messages.
 
     Raises:
+        PenstockError: the log cannot be read.
         ValueError: `topics` is not a pattern; the message is one sentence.
     """
     pairs = zip(
         messages.column("topic").to_pylist(), messages.column("payload").to_pylist(), strict=True
     )
     return [
-        CheckedTable(table, _dead_letters(table, messages))
+        CheckedTable(table, _dead_letters(table, messages, client, stream))
         for table in infer_tables(pairs, topics, existing_names)
     ]
 
 
-def _dead_letters(table: InferredTable, messages: pa.Table) -> dict[str, int]:
-    declared = DeclaredTable(table.definition(), Path("tables"))
+def _dead_letters(
+    table: InferredTable, messages: pa.Table, client: StreamClient | None, stream: str
+) -> dict[str, int]:
+    definition = table.definition().model_copy(update={"stream": stream})
+    declared = DeclaredTable(definition, Path("tables"))
+    if client is not None:
+        preview_births(declared, None, client)
     topics = messages.column("topic")
     matching = [
         topic for topic in topics.unique().to_pylist()

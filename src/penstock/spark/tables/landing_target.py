@@ -81,6 +81,7 @@ class LandingTarget:
         repeats: finds repeated messages; None to land them like others.
         after_commit: called after each commit of rows, for example to merge small files.
         columns: the columns of messages that the split reads.
+        before_write: called before each pass over messages, for what the split needs of the log.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class LandingTarget:
         repeats: Repeats | None = None,
         after_commit: Callable[[], None] = lambda: None,
         columns: Sequence[str] = STREAM_SCHEMA.names,
+        before_write: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_write = before_write
         self._columns = columns
         self._stream: MessageRanges | None = None
         self.rows = tables[ROWS]
@@ -175,6 +178,7 @@ class LandingTarget:
         Raises:
             ConfigError: a table would get files in too many partitions.
         """
+        self._before_write()
         if self._repeats is not None:
             found = messages.messages() if isinstance(messages, MessageRanges) else messages
             messages = self._repeats.with_seen_at(found, self.rows, replaced)

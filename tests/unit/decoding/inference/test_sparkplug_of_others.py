@@ -67,7 +67,7 @@ def test_what_pysparkplug_encodes() -> None:
         "name": ["EWR"],
         "at": [datetime(2013, 1, 1, 6, tzinfo=UTC)],
     }
-    assert values(rows, "DDATA")["temp"] == [4.5]
+    assert values(rows, "DDATA") == {"temp": [4.5], "count": [-8, -8.0]}
     assert values(rows, "DDEATH") == {None: []}
 
 
