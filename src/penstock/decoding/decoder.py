@@ -19,7 +19,7 @@ class DecodedBatch:
     """The result of decoding a batch of messages.
 
     The position of each message is in `sources` (once for each row) or in `broken`; in neither if
-    its payload has no rows, such as an empty csv.
+    its payload has no rows: a list without items, or an empty payload, which is no document.
 
     Attributes:
         rows: the rows, with the decoded columns only.

@@ -198,7 +198,8 @@ class DocumentDecoder:
                 try:
                     self._read(source, payload, found, rows)
                 except BrokenPayload as broken:
-                    rows.mark_broken(source, str(broken))
+                    if payload:  # an empty one has no rows
+                        rows.mark_broken(source, str(broken))
                 except RecursionError:
                     rows.mark_broken(source, "The payload is nested too deeply.")
         return found
@@ -288,7 +289,8 @@ class DocumentTextDecoder:
                 texts.append(to_json(self._notation.read(payload)))
                 rows.sources.append(source)
             except BrokenPayload as broken:
-                rows.mark_broken(source, str(broken))
+                if payload:
+                    rows.mark_broken(source, str(broken))
             except RecursionError:
                 rows.mark_broken(source, "The payload is nested too deeply.")
             except _ENCODING_ERRORS:

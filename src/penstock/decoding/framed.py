@@ -27,13 +27,18 @@ class FramedDecoder:
         self.schema = decoder.schema
 
     def decode(self, messages: Messages) -> DecodedBatch:
-        """Decode a batch; payloads whose frame is missing or wrong are broken."""
+        """Decode a batch; payloads whose frame is missing or wrong are broken.
+
+        An empty payload has no rows.
+        """
         contents: list[bytes] = []
         framed: list[int] = []
         broken: dict[int, str] = {}
         for position, payload in enumerate(messages.payloads.to_pylist()):
+            if not payload:
+                continue
             try:
-                contents.append((payload or b"")[self._frame_length(payload or b"") :])
+                contents.append(payload[self._frame_length(payload) :])
                 framed.append(position)
             except BrokenPayload as reason:
                 broken[position] = str(reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -57,12 +58,15 @@ class JsonNotation:
         self._read_float: Any = _decimal if _has_decimals(definition.columns) else None
         self._is_lenient = definition.lenient
         self._decode = msgspec.json.Decoder(float_hook=self._read_float).decode
+        self._decode_exactly = msgspec.json.Decoder(float_hook=_float_or_decimal).decode
 
     def read(self, payload: bytes) -> object:
         """Return the document of a payload."""
         try:
             check_utf8(payload)
             return self._decode(payload)
+        except msgspec.ValidationError:  # a number is out of range for a float
+            return self._decode_exactly(payload)
         except msgspec.MsgspecError as error:
             if self._is_lenient:
                 return read_leniently(payload, self._read_float)
@@ -115,6 +119,8 @@ class JsonTextDecoder:
         checks_utf8 = not are_utf8(payloads)
         for source, payload in enumerate(payloads):
             text: bytes | str = payload
+            if not payload:
+                continue
             try:
                 if checks_utf8:
                     check_utf8(payload)
@@ -142,14 +148,15 @@ def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> o
 
     Args:
         payload: the payload, in UTF-8.
-        read_float: converts the text of a number with a fraction or exponent; None for float.
+        read_float: converts the text of a number with a fraction or exponent; None for float, or
+            Decimal if the number is out of range.
 
     Raises:
         BrokenPayload: the payload is not JSON for another reason.
     """
     text = payload.removeprefix(_BOM).decode()
     try:
-        value = json.loads(text, parse_float=read_float)
+        value = json.loads(text, parse_float=read_float or _float_or_decimal)
         msgspec.json.encode(value)  # a lone surrogate is not text
     except UnicodeEncodeError:
         raise BrokenPayload(_LONE_SURROGATE) from None
@@ -228,6 +235,12 @@ def check_utf8(payload: bytes) -> None:
 
 def _has_decimals(columns: dict[str, Column]) -> bool:
     return any("decimal(" in one.type or _has_decimals(one.fields) for one in columns.values())
+
+
+def _float_or_decimal(text: str) -> float | Decimal:
+    """Return a number as a float, or as a decimal if it is too large: it is no infinity."""
+    number = float(text)
+    return _decimal(text) if math.isinf(number) else number
 
 
 def _decimal(text: str) -> Decimal:

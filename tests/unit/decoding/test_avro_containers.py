@@ -155,7 +155,6 @@ LONG_NAME = {"type": "enum", "name": "E", "symbols": ["S" * 101]}
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
-        (b"", "no Avro container file"),
         (b"Obj\x01", "ends too early"),
         (WHOLE[:-1], "ends too early"),
         (WHOLE[:-16] + bytes(16), "without its sync marker"),

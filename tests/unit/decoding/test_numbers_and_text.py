@@ -172,3 +172,51 @@ def test_what_is_no_number_has_a_text() -> None:
         columns={"v": "string"},
     )
     assert [row["v"] for row in found.rows] == ["NaN", "Infinity", "-Infinity"]
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        ("string", "1E+400"),
+        ("json", "1E+400"),
+        ("float", "Column v is 1E+400, which is out of range."),
+        ("int", "Column v is 1E+400, which is out of range."),
+    ],
+)
+def test_a_json_number_that_no_float_holds_is_judged_by_its_column(
+    column: str, wanted: str, lenient: bool
+) -> None:
+    """Issue 37: it was not JSON, and with lenient an infinity."""
+    columns = {"v": column, "w": "int"}
+    found = decode(b'{"v": 1e400, "w": 1}', kind="json", columns=columns, lenient=lenient)
+    if found.broken:
+        assert found.broken == {0: wanted}
+    else:
+        assert found.rows == [{"v": wanted, "w": 1}]
+
+
+def test_lenient_text_has_the_number_that_no_float_holds() -> None:
+    found = decode(b"[1e400, NaN, -1e400]", kind="json", lenient=True)
+    assert found.rows == [{"value": "[1E+400,null,-1E+400]"}]
+
+
+EMPTY: list[dict[str, Any]] = [
+    {"kind": "json"},
+    {"kind": "json", "columns": {"v": {"type": "int", "required": True}}},
+    {"kind": "json", "columns": {"v": "int"}, "many": True},
+    {"kind": "json", "columns": {"v": "int"}, "extra": "rest", "lenient": True},
+    {"kind": "cbor"},
+    {"kind": "cbor", "columns": {"v": "int"}},
+    {"kind": "msgpack"},
+    {"kind": "msgpack", "columns": {"v": "int"}},
+    {"kind": "avro", "framing": "container", "columns": {"v": "int"}},
+]
+
+
+@pytest.mark.parametrize("settings", EMPTY, ids=str)
+def test_an_empty_payload_is_not_broken_and_has_no_row(settings: dict[str, Any]) -> None:
+    """It removes a retained message [MQTT-3.3.1-6]."""
+    found = decode(b"", b"\xc1", b"", **settings)
+    assert found.rows == []
+    assert list(found.broken) == [1]

@@ -115,7 +115,14 @@ def test_what_has_no_known_id_is_broken_and_says_so(
     number = registry.register("readings-value", json.dumps(FIRST))
     other = registry.register("other", "{}", "JSON")
     good = avro(number, FIRST, {"id": 1, "temp_c": 1})
-    payloads = [b"", b"\0\0", b"\1" + good[1:], framed(77, good[5:]), framed(other, good[5:]), good]
+    payloads = [
+        b"\0",
+        b"\0\0",
+        b"\1" + good[1:],
+        framed(77, good[5:]),
+        framed(other, good[5:]),
+        good,
+    ]
     found = decode(*payloads, **settings("avro", columns={"id": "int"}))
     assert found.rows == [{"id": 1}]
     no_frame = (

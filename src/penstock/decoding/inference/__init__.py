@@ -4,6 +4,7 @@
     topic_groups    topics of one kind of payload, and the pattern that names their levels
     fields          the values of a group's documents, by path
     column_types    a column for such values, tested with the casts that land them
+    written_numbers numbers that give back the text that they were written as
     timestamps      times among them: text, and numbers counted since 1970
     unit_names      units at the end of names
     column_names    valid names of columns and levels

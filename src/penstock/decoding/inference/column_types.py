@@ -10,9 +10,9 @@ values can be cast is taken. So the declaration fits the whole sample.
       numbers            time, float              any other               string
       bytes              binary             several kinds                 string, json
 
-Whole numbers that a document has in text stay text, because they are as often names (a serial
-number) as numbers. In csv and text payloads, where all values are text, they are numbers unless one
-begins with a zero.
+Text becomes a number only if the number gives back the text (`written_numbers`). Whole numbers that
+a document has in text stay text, because they are as often names (a serial number) as numbers; in
+csv and text payloads, where all values are text, they are numbers. Decimals stay decimals.
 """
 
 from __future__ import annotations
@@ -33,14 +33,24 @@ from penstock.config.decoder import Column
 from penstock.decoding.casts import Cast
 from penstock.decoding.inference.fields import is_map
 from penstock.decoding.inference.timestamps import (
+    NO_EPOCH,
+    Epoch,
     count_without_offset,
-    epoch_unit,
     format_of,
     has_time_of_day,
+    infer_epoch,
     is_iso,
-    names_time,
 )
 from penstock.decoding.inference.unit_names import unit_of
+from penstock.decoding.inference.written_numbers import (
+    DECIMAL_DIGITS_MAX,
+    are_floats,
+    are_whole_numbers,
+    decimal_type,
+    finite_texts,
+    fixed_decimal_type,
+    look_like_numbers,
+)
 from penstock.decoding.scalars import NullMarkers
 
 Settings = dict[str, Any]
@@ -55,13 +65,10 @@ RARE_SHARE: Final = 0.05
 
 _INT64: Final = 2**63
 _EXACT_AS_FLOAT_MAX: Final = 2**53
-_DECIMAL_DIGITS_MAX: Final = 38
 _UINT64_DIGITS: Final = 20
-_WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,37})")
-_NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_NOT_FINITE: Final = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
 _INNER: Final = ("bool", "int", "float", "string")
 _EXAMPLES_MAX: Final = 5
+_TIME_CHARACTERS_MAX: Final = 40
 _NAME_CHARACTERS_MAX: Final = 200
 _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
 
@@ -88,7 +95,13 @@ class _Trial:
 
 
 def guess(
-    name: str, values: Sequence[Any], rows: int, *, all_is_text: bool, lenient: bool = False
+    name: str,
+    values: Sequence[Any],
+    rows: int,
+    *,
+    all_is_text: bool,
+    lenient: bool = False,
+    times_us: Sequence[int] = (),
 ) -> Guess:
     """Return the narrowest column that takes all values.
 
@@ -98,11 +111,13 @@ def guess(
         rows: the number of rows in the sample, with and without the field.
         all_is_text: the payloads are csv or text.
         lenient: the payloads are JSON read with ``lenient``.
+        times_us: the time of receipt of each value, µs since 1970; without, no number is a time.
     """
     name = name[:_NAME_CHARACTERS_MAX]
     if not values:
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
-    for trial in _trials(name, values, all_is_text=all_is_text):
+    epoch = _epoch(name, values, times_us)
+    for trial in _trials(name, values, epoch, all_is_text=all_is_text):
         column = Column.model_validate(trial.settings)
         array, reasons = Cast(name, column, NullMarkers(nonfinite_floats=lenient))(list(values))
         if not reasons:
@@ -110,7 +125,16 @@ def guess(
     return Guess(trial.settings, _evidence(trial, values, array.drop_null(), rows))
 
 
-def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
+def _epoch(name: str, values: Sequence[Any], times_us: Sequence[int]) -> Epoch:
+    """Return the unit in which the numbers among values count from 1970, if they are times."""
+    numbers = zip(map(_as_number, values), times_us, strict=False)
+    found = [(number, time_us) for number, time_us in numbers if number is not None]
+    return infer_epoch(name, found) if found else NO_EPOCH
+
+
+def _trials(
+    name: str, values: Sequence[Any], epoch: Epoch, *, all_is_text: bool
+) -> Iterator[_Trial]:
     """Yield the settings to try, the narrowest type first; the last, json, fits any value."""
     kinds = Counter(map(_kind, values))
     texts = [value for value in values if isinstance(value, str)]
@@ -120,7 +144,7 @@ def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[
         yield from _nested_trials(name, values)
     elif remaining:
         null_settings = {"null_values": sorted(null_words)} if null_words else {}
-        for trial in _narrow_trials(name, remaining, all_is_text=all_is_text):
+        for trial in _narrow_trials(name, remaining, epoch, all_is_text=all_is_text):
             if trial.settings["type"] == "string":
                 break
             yield _Trial({**trial.settings, **null_settings}, trial.note)
@@ -128,7 +152,8 @@ def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[
     if len(kinds) > 1:
         mixed = "mixed: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     if "nested" not in kinds:
-        yield _Trial({"type": "string"}, mixed or _reason_for_text(name, remaining, all_is_text))
+        note = _reason_for_text(name, remaining, all_is_text)
+        yield _Trial({"type": "string"}, mixed or note)
     yield _Trial({"type": "json"}, mixed.replace("nested", "lists or objects"))
 
 
@@ -136,7 +161,7 @@ def _reason_for_text(name: str, values: Sequence[Any], all_is_text: bool) -> str
     """Return why values that look like numbers stay text; empty if they do not look so."""
     if not values:
         return ""
-    narrow = _narrow_trials(name, values, all_is_text=all_is_text)
+    narrow = _narrow_trials(name, values, NO_EPOCH, all_is_text=all_is_text)
     return next((trial.note for trial in narrow if trial.settings["type"] == "string"), "")
 
 
@@ -152,12 +177,16 @@ def _nested_trials(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
     if not items or any(_kind(item) == "nested" for item in items):
         return
     string_trials = [_Trial({"type": "string"})] if set(map(_kind, items)) == {"text"} else []
-    for trial in (*_narrow_trials(name, items, all_is_text=False), *string_trials):
-        if trial.settings["type"] in _INNER:
+    narrow = _narrow_trials(name, items, NO_EPOCH, all_is_text=False)
+    for trial in (*narrow, *string_trials):
+        kind = trial.settings["type"]
+        if kind in _INNER or kind.startswith("decimal"):
             yield _Trial({"type": form.format(trial.settings["type"])})
 
 
-def _narrow_trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
+def _narrow_trials(
+    name: str, values: Sequence[Any], epoch: Epoch, *, all_is_text: bool
+) -> Iterator[_Trial]:
     """Yield the types narrower than text that these values may have; a string among them ends the
     search, and its note tells why."""
     kinds = set(map(_kind, values))
@@ -166,7 +195,7 @@ def _narrow_trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> It
     elif kinds == {"truth", "whole numbers"} and all(value in (0, 1) for value in values):
         yield _Trial({"type": "bool"}, "also as 0 and 1")
     elif kinds <= {"whole numbers", "numbers"}:
-        yield from _number_trials(name, values)
+        yield from _number_trials(name, values, epoch)
     elif kinds == {"bytes"}:
         yield _Trial({"type": "binary"})
     elif kinds == {"times"}:
@@ -174,30 +203,31 @@ def _narrow_trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> It
     elif kinds == {"dates"}:
         yield _Trial({"type": "date"})
     elif kinds == {"text"}:
-        yield from _text_trials(name, values, all_is_text=all_is_text)
+        yield from _text_trials(name, values, epoch, all_is_text=all_is_text)
     elif "text" in kinds and kinds <= {"text", "whole numbers", "numbers"}:
         texts = [value for value in values if isinstance(value, str)]
-        if _are_numbers(texts):
+        if look_like_numbers(texts) and are_floats(finite_texts(texts)):
             numbers = [float(v) if isinstance(v, str) else v for v in values]
             note = f"{len(texts):,} of them written as text"
-            yield from (_Trial(trial.settings, note) for trial in _number_trials(name, numbers))
+            trials = _number_trials(name, numbers, epoch)
+            yield from (_Trial(trial.settings, note) for trial in trials)
 
 
-def _number_trials(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Trial]:
-    finite = [value for value in values if _is_finite(value)]
-    epoch = epoch_unit(name, finite) if finite else ""
-    if epoch:
-        yield _Trial({"type": "timestamp", "unit_from": epoch}, f"{epoch} since 1970")
+def _number_trials(
+    name: str, values: Sequence[Any], epoch: Epoch, note: str = ""
+) -> Iterator[_Trial]:
+    if epoch.unit:
+        yield _Trial({"type": "timestamp", "unit_from": epoch.unit}, f"{epoch.unit} since 1970")
     unit = unit_of(name)
     measured = {"unit": unit} if unit else {}
+    if any(isinstance(value, Decimal) for value in values):
+        yield from _decimal_trials(values, measured, note or epoch.note)
+        return
     if all(isinstance(value, int) for value in values):
         largest = max(map(abs, values))
         if max(values) < _INT64 and min(values) >= -_INT64:
-            time_note = ""
-            if not names_time(name) and epoch_unit("time", values) == "s":
-                time_note = "perhaps s since 1970"
-            yield _Trial({"type": "int", **measured}, note or time_note)
-        digits = _UINT64_DIGITS if largest < 2 * _INT64 else _DECIMAL_DIGITS_MAX
+            yield _Trial({"type": "int", **measured}, note or epoch.note)
+        digits = _UINT64_DIGITS if largest < 2 * _INT64 else DECIMAL_DIGITS_MAX
         if largest < 10**digits:
             yield _Trial({"type": f"decimal({digits},0)", **measured}, "beyond 64 bits")
         yield _Trial({"type": "string"}, "numbers too long for any type")
@@ -205,20 +235,22 @@ def _number_trials(name: str, values: Sequence[Any], note: str = "") -> Iterator
     if any(isinstance(v, int) and abs(v) > _EXACT_AS_FLOAT_MAX for v in values):
         yield _Trial({"type": "string"}, "whole numbers too long for float among others")
     whole = sum(isinstance(value, int) for value in values)
-    widened = f"{whole:,} of them whole numbers" if whole and not note else note
+    widened = f"{whole:,} of them whole numbers" if whole and not note else note or epoch.note
     yield _Trial({"type": "float", **measured}, widened)
 
 
-def _text_trials(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_Trial]:
-    if _are_numbers(values):
-        if all(map(_WHOLE.fullmatch, values)):
-            if all_is_text:
-                yield from _number_trials(name, [int(value) for value in values])
-            else:
-                yield _Trial({"type": "string"}, "whole numbers written as text")
-        else:
-            note = "" if all_is_text else "written as text"
-            yield from _number_trials(name, [float(value) for value in values], note)
+def _decimal_trials(values: Sequence[Any], measured: Settings, note: str) -> Iterator[_Trial]:
+    kind = decimal_type(values)
+    if kind:
+        yield _Trial({"type": kind, **measured}, note)
+    yield _Trial({"type": "string"}, "numbers too long for any type")
+
+
+def _text_trials(
+    name: str, values: Sequence[str], epoch: Epoch, *, all_is_text: bool
+) -> Iterator[_Trial]:
+    if look_like_numbers(values):
+        yield from _written_number_trials(name, values, epoch, all_is_text=all_is_text)
     if all_is_text and {value.lower() for value in values} <= {"true", "false"}:
         yield _Trial({"type": "bool"})
     iso, has_time = is_iso(values)
@@ -236,22 +268,36 @@ def _text_trials(name: str, values: Sequence[str], *, all_is_text: bool) -> Iter
         yield _Trial({"type": kind, "format": text_format})
 
 
-def _are_numbers(texts: Sequence[str]) -> bool:
-    """Return whether all texts are numbers, at least one of them finite, none with a leading zero.
+def _written_number_trials(
+    name: str, values: Sequence[str], epoch: Epoch, *, all_is_text: bool
+) -> Iterator[_Trial]:
+    """Yield the types of numbers that give back these texts; a string if there is none."""
+    finite = finite_texts(values)
+    note = "" if all_is_text else "written as text"
+    if are_whole_numbers(values):
+        if all_is_text:
+            yield from _number_trials(name, [int(value) for value in values], epoch)
+        else:
+            yield _Trial({"type": "string"}, "whole numbers written as text")
+    elif are_floats(finite):
+        yield from _number_trials(name, [float(value) for value in values], epoch, note)
+    elif len(finite) == len(values) and fixed_decimal_type(values):
+        yield from _number_trials(name, [Decimal(value) for value in values], epoch, note)
+    else:
+        yield _Trial({"type": "string"}, "text that numbers would not give back")
 
-    A number would lose its leading zero.
-    """
-    is_finite = [_NUMBER.fullmatch(text) is not None for text in texts]
-    return any(is_finite) and all(
-        finite or _NOT_FINITE.fullmatch(text) for finite, text in zip(is_finite, texts, strict=True)
-    )
 
-
-def _is_finite(value: float | Decimal) -> bool:
-    """Return whether a number is finite, without converting a large whole number to float."""
+def _as_number(value: Any) -> float | None:
+    """Return a finite number of the length of a time, also in text or a decimal; else None."""
+    if isinstance(value, str) and len(value) <= _TIME_CHARACTERS_MAX and look_like_numbers([value]):
+        value = Decimal(value)
     if isinstance(value, Decimal):
-        return value.is_finite()
-    return isinstance(value, int) or math.isfinite(value)
+        if not value.is_finite() or abs(value.adjusted()) > _TIME_CHARACTERS_MAX:
+            return None
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
 
 
 def _kind(value: Any) -> str:

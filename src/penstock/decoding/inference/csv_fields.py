@@ -17,6 +17,7 @@ from typing import Final
 from penstock.decoding.csv_lines import fields_of_lines
 from penstock.decoding.inference.column_types import guess
 from penstock.decoding.inference.fields import KEY_CHARACTERS_MAX
+from penstock.decoding.inference.written_numbers import look_like_numbers
 
 DELIMITERS: Final = (";", "\t", "|", ",")
 _LINES_EXAMINED_MAX: Final = 200
@@ -95,6 +96,10 @@ def _is_typed(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a column has another type than text."""
     for column in zip(*rows[:_LINES_EXAMINED_MAX], strict=True):
         values = [value for value in column if value]
-        if values and not guess("", values, len(column), all_is_text=True).is_text:
+        if not values:
+            continue
+        if look_like_numbers(values):
+            return True
+        if not guess("", values, len(column), all_is_text=True).is_text:
             return True
     return False

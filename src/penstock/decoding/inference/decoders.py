@@ -18,7 +18,13 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.inference.column_names import UniqueNames, path_of
 from penstock.decoding.inference.column_types import Guess, Settings, guess
 from penstock.decoding.inference.csv_fields import CsvShape, csv_shape, lines_of
-from penstock.decoding.inference.fields import Field, fields_of, is_map
+from penstock.decoding.inference.fields import (
+    KEY_CHARACTERS_MAX,
+    Field,
+    count_unnamed_keys,
+    fields_of,
+    is_map,
+)
 from penstock.decoding.inference.parsed_payloads import DocumentKind, Form, ParsedPayload
 from penstock.decoding.sparkplug import SparkplugDecoder
 
@@ -93,13 +99,14 @@ def infer_decoder(
             len(filled) - len(fitting), len(filled), allows_one=True
         ):
             return _infer_documents(kind, fitting, names, value_name)
-    texts = [one.value for one in filled if one.form in (Form.TEXT, Form.SCALAR)]
+    readings_of_text = [one for one in filled if one.form in (Form.TEXT, Form.SCALAR)]
+    texts = [one.value for one in readings_of_text]
     if are_tolerable(len(filled) - len(texts), len(filled), allows_one=True):
         shape = csv_shape(texts)
         return (
-            _infer_text(texts, names, value_name)
+            _infer_text(readings_of_text, names, value_name)
             if shape is None
-            else _infer_csv(texts, shape, names)
+            else _infer_csv(readings_of_text, shape, names)
         )
     mixture = Counter(
         f"{one.form.value} in {one.notation}" if one.notation else one.form.value for one in filled
@@ -142,16 +149,20 @@ def _infer_documents(
 ) -> InferredDecoder:
     with_rows = [one for one in readings if one.form in (Form.OBJECT, Form.ROWS)]
     objects = [item for one in with_rows for item in one.objects]
+    times_us = [one.received_at_us for one in with_rows for _ in one.objects]
     if are_tolerable(len(readings) - len(with_rows), len(readings)) and any(objects):
         has_many = any(one.form is Form.ROWS for one in with_rows)
         if is_map(objects):
-            column = _whole_document_column(names, value_name, objects)
+            column = _whole_document_column(names, value_name, objects, times_us)
             return InferredDecoder(_document_settings(kind, has_many=has_many), (column,))
         lenient = sum(one.is_lenient for one in with_rows)
-        return _infer_objects(kind, objects, names, has_many=has_many, lenient=bool(lenient))
+        found = list(fields_of(objects, times_us))
+        return _infer_objects(kind, objects, found, names, has_many=has_many, lenient=bool(lenient))
     values = [_document_value(one) for one in readings]
     if not any(isinstance(value, (dict, list, tuple)) for value in values):
-        return InferredDecoder({"kind": kind}, (_whole_document_column(names, value_name, values),))
+        times_us = [one.received_at_us for one in readings]
+        column = _whole_document_column(names, value_name, values, times_us)
+        return InferredDecoder({"kind": kind}, (column,))
     mixture = Counter(
         "lists" if isinstance(v, (list, tuple)) else "objects" if isinstance(v, dict) else "values"
         for v in values
@@ -163,24 +174,36 @@ def _infer_documents(
 def _infer_objects(
     kind: DocumentKind,
     objects: Sequence[dict[Any, Any]],
+    found: Sequence[Field],
     names: UniqueNames,
     *,
     has_many: bool,
     lenient: bool,
 ) -> InferredDecoder:
-    found = list(fields_of(objects))
     declared, extra = found, {}
     remarks: tuple[str, ...] = ()
+    unnamed = count_unnamed_keys(objects)
+    if len(found) > COLUMNS_MAX or unnamed:
+        extra = {"extra": names.column_name(("others",))}
     if len(found) > COLUMNS_MAX:
         frequent = sorted(found, key=lambda field: -len(field.values))[:COLUMNS_MAX]
         declared = [field for field in found if field in frequent]
-        extra = {"extra": names.column_name(("others",))}
         remarks = (f"The {len(found) - COLUMNS_MAX:,} rarest fields are in {extra['extra']}.",)
+    if unnamed:
+        what = f"{unnamed:,} keys of more than {KEY_CHARACTERS_MAX} characters, or of no text,"
+        remarks += (f"{what} are in {extra['extra']}.",)
     columns = tuple(
         _column(
             names,
             field,
-            guess(field.keys[-1], field.values, len(objects), all_is_text=False, lenient=lenient),
+            guess(
+                field.keys[-1],
+                field.values,
+                len(objects),
+                all_is_text=False,
+                lenient=lenient,
+                times_us=field.times_us,
+            ),
         )
         for field in declared
     )
@@ -188,23 +211,31 @@ def _infer_objects(
     return InferredDecoder(settings, columns, remarks)
 
 
-def _infer_csv(texts: Sequence[str], shape: CsvShape, names: UniqueNames) -> InferredDecoder:
+def _infer_csv(
+    readings: Sequence[ParsedPayload], shape: CsvShape, names: UniqueNames
+) -> InferredDecoder:
     rows = [
-        line
-        for text in texts
-        for line in lines_of(text, shape.delimiter)[bool(shape.header) :]
+        (line, one.received_at_us)
+        for one in readings
+        for line in lines_of(one.value, shape.delimiter)[bool(shape.header) :]
         if len(line) == shape.width
     ]
     titles = shape.header or tuple(f"field_{place}" for place in range(1, shape.width + 1))
     fields = [
-        Field((title,), [line[place] for line in rows if line[place]])
+        Field(
+            (title,),
+            [line[place] for line, _ in rows if line[place]],
+            [time_us for line, time_us in rows if line[place]],
+        )
         for place, title in enumerate(titles)
     ]
     columns = tuple(
         _column(
             names,
             field,
-            guess(field.keys[0], field.values, len(rows), all_is_text=True),
+            guess(
+                field.keys[0], field.values, len(rows), all_is_text=True, times_us=field.times_us
+            ),
             has_path=bool(shape.header),
             is_csv=True,
         )
@@ -219,18 +250,23 @@ def _infer_csv(texts: Sequence[str], shape: CsvShape, names: UniqueNames) -> Inf
     return InferredDecoder(settings, columns, remarks)
 
 
-def _infer_text(texts: Sequence[str], names: UniqueNames, value_name: str) -> InferredDecoder:
-    stripped = [text.strip() for text in texts]
-    one = guess(value_name, [text for text in stripped if text], len(texts), all_is_text=True)
+def _infer_text(
+    readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
+) -> InferredDecoder:
+    found = [(text, one.received_at_us) for one in readings if (text := one.value.strip())]
+    texts, times_us = [text for text, _ in found], [time_us for _, time_us in found]
+    one = guess(value_name, texts, len(readings), all_is_text=True, times_us=times_us)
     column = InferredColumn(names.column_name((value_name,)), one.settings, one.evidence)
     return InferredDecoder({"kind": "text"}, (column,))
 
 
 def _whole_document_column(
-    names: UniqueNames, value_name: str, values: Sequence[Any]
+    names: UniqueNames, value_name: str, values: Sequence[Any], times_us: Sequence[int]
 ) -> InferredColumn:
     """Return the column for documents that are one value each, or objects whose keys are data."""
-    one = guess(value_name, _non_null(values), len(values), all_is_text=False)
+    found = [pair for pair in zip(values, times_us, strict=True) if pair[0] is not None]
+    present, times = [value for value, _ in found], [time_us for _, time_us in found]
+    one = guess(value_name, present, len(values), all_is_text=False, times_us=times)
     return InferredColumn(
         names.column_name((value_name,)), {**one.settings, "path": "$"}, one.evidence
     )
@@ -256,10 +292,6 @@ def _document_settings(kind: DocumentKind, *, has_many: bool, lenient: bool = Fa
         **({"many": True} if has_many else {}),
         **({"lenient": True} if lenient else {}),
     }
-
-
-def _non_null(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if value is not None]
 
 
 def _document_value(reading: ParsedPayload) -> Any:

@@ -21,41 +21,63 @@ KEY_CHARACTERS_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A path and its values in the rows, without null; ``note`` tells why it was not followed."""
+    """A path and its values in the rows, without null.
+
+    Attributes:
+        keys: the keys of the path.
+        values: the values.
+        times_us: the time of receipt of each value, µs since 1970.
+        note: why objects were not followed; else empty.
+    """
 
     keys: tuple[str, ...]
     values: list[Any]
+    times_us: list[int]
     note: str = ""
 
 
 def fields_of(
-    objects: Sequence[dict[Any, Any]], parent_keys: tuple[str, ...] = ()
+    objects: Sequence[dict[Any, Any]],
+    times_us: Sequence[int],
+    parent_keys: tuple[str, ...] = (),
 ) -> Iterator[Field]:
     """Yield the fields of rows in the order in which they appear, at all depths up to DEPTH_MAX.
 
+    Keys of the rows that no path can name are left out: see `count_unnamed_keys`.
+
     Args:
         objects: the rows, or the objects at one path in them.
+        times_us: the time of receipt of each object, µs since 1970.
         parent_keys: the keys of that path.
     """
-    found: dict[str, list[Any]] = {}
-    for item in objects:
+    found: dict[str, list[tuple[Any, int]]] = {}
+    for item, time_us in zip(objects, times_us, strict=True):
         for key, value in item.items():
             name = _key_text(key)
             if name is not None:
-                found.setdefault(name, []).append(value)
-    for name, values in found.items():
+                found.setdefault(name, []).append((value, time_us))
+    for name, pairs in found.items():
         keys = (*parent_keys, name)
-        present = [value for value in values if value is not None]
+        present = [value for value, _ in pairs if value is not None]
+        times = [time_us for value, time_us in pairs if value is not None]
         objects_below = [value for value in present if isinstance(value, dict)]
         if not objects_below or len(objects_below) < len(present) or not any(objects_below):
-            yield Field(keys, present)
+            yield Field(keys, present, times)
         elif is_map(objects_below):
             count = len({key for one in objects_below for key in one})
-            yield Field(keys, present, f"{count:,} different keys")
+            yield Field(keys, present, times, f"{count:,} different keys")
         elif len(keys) >= DEPTH_MAX:
-            yield Field(keys, present, "nested deeply")
+            yield Field(keys, present, times, "nested deeply")
+        elif count_unnamed_keys(objects_below):
+            yield Field(keys, present, times, "with keys too long for names")
         else:
-            yield from fields_of(objects_below, keys)
+            yield from fields_of(objects_below, times, keys)
+
+
+def count_unnamed_keys(objects: Sequence[dict[Any, Any]]) -> int:
+    """Return how many different keys of objects no path can name, mostly because of their
+    length."""
+    return len({key for item in objects for key in item if _key_text(key) is None})
 
 
 def is_map(objects: Sequence[dict[Any, Any]]) -> bool:

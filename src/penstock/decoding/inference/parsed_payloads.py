@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -52,12 +53,14 @@ class ParsedPayload:
         notation: the notation of a document; empty for other payloads.
         value: the document; the text for SCALAR and TEXT; the payload itself for BINARY.
         is_lenient: true if a document is JSON only with `lenient = true`.
+        received_at_us: the time of receipt, µs since 1970.
     """
 
     form: Form
     notation: DocumentKind | Literal[""] = ""
     value: Any = None
     is_lenient: bool = False
+    received_at_us: int = 0
 
     @property
     def objects(self) -> list[dict[Any, Any]]:
@@ -67,8 +70,12 @@ class ParsedPayload:
         return self.value if self.form is Form.ROWS else []
 
 
-def parse_payload(payload: bytes) -> ParsedPayload:
+def parse_payload(payload: bytes, received_at_us: int) -> ParsedPayload:
     """Return the contents of a payload, in the first notation that reads it."""
+    return replace(_parse(payload), received_at_us=received_at_us)
+
+
+def _parse(payload: bytes) -> ParsedPayload:
     if not payload:
         return ParsedPayload(Form.EMPTY)
     try:
@@ -84,7 +91,7 @@ def parse_payload(payload: bytes) -> ParsedPayload:
         if _CONTROL_CHARACTER.search(text):
             return _parse_binary(payload)
         return ParsedPayload(Form.TEXT, value=text.removeprefix(_BOM))
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float, Decimal)):
         return ParsedPayload(Form.SCALAR, "json", text)
     return _classify_document("json", value)
 

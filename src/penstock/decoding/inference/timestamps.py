@@ -1,19 +1,27 @@
 """Recognises times: text in a known form, and numbers that count from 1970.
 
-A number in a field with the name of a time is a time if it lies between the years 2000 and 2100 in
-one of the units, whose ranges do not overlap. In other fields it is a time only if it counts
-milliseconds or finer and lies between 2010 and 2050: counters of so many digits are rare, but
-counters of the ten digits that seconds have are not.
+A number in a field with the name of a time may be one if it lies between the years 2000 and 2100 in
+one of the units, whose ranges do not overlap; in other fields only if it counts milliseconds or
+finer and lies between 2010 and 2050. It is one if, in most messages, it lies near the time at which
+the broker received the message: counters have as many digits as times, and names such as `time`
+(the ticks of a LoRaWAN gateway, in µs since it started, read as seconds are the year 2048).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_AGE_S_MAX: Final = 31 * 86_400
+"""A device may send what it has collected for a month."""
+
+_AHEAD_S_MAX: Final = 86_400
+"""A device may have the clock of another time zone."""
+
 _NAMED_RANGE_S: Final = (946_684_800, 4_102_444_800)  # 2000 to 2100
 _UNNAMED_RANGE_S: Final = (1_262_304_000, 2_524_608_000)  # 2010 to 2050
 _NAME: Final = re.compile(
@@ -45,11 +53,50 @@ FORMATS: Final = (
 """The strptime formats that are tried for text that is not ISO 8601."""
 
 
-def epoch_unit(name: str, values: Sequence[float]) -> str:
-    """Return the unit in which numbers count from 1970: s, ms, us or ns; "" if they are no
-    times."""
-    low, high = min(values), max(values)
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """How numbers count from 1970.
+
+    Attributes:
+        unit: s, ms, us or ns; empty if the numbers are no times.
+        note: what else they may be, for a comment; usually empty.
+    """
+
+    unit: str = ""
+    note: str = ""
+
+
+NO_EPOCH: Final = Epoch()
+
+
+def infer_epoch(name: str, values: Sequence[tuple[float, int]]) -> Epoch:
+    """Return how the numbers of a field count from 1970.
+
+    Args:
+        name: the name of the field.
+        values: each number, and the time in µs since 1970 at which its message was received.
+    """
+    numbers = [number for number, _ in values]
     is_named = names_time(name)
+    unit = _plausible_unit(numbers, is_named=is_named)
+    perhaps = unit or _plausible_unit(numbers, is_named=True)
+    if not perhaps:
+        return NO_EPOCH
+    if not _are_near(values, _PER_SECOND[perhaps]):
+        return Epoch(note=f"far from the time of receipt as {perhaps} since 1970" if unit else "")
+    return Epoch(unit) if unit else Epoch(note=f"perhaps {perhaps} since 1970")
+
+
+def _are_near(values: Sequence[tuple[float, int]], per_second: int) -> bool:
+    """Return whether most numbers lie near the times of receipt of their messages."""
+    ages = (time_us // 1_000_000 - number / per_second for number, time_us in values)
+    near = sum(-_AHEAD_S_MAX <= age <= _AGE_S_MAX for age in ages)
+    return near > len(values) / 2
+
+
+def _plausible_unit(values: Sequence[float], *, is_named: bool) -> str:
+    """Return the unit in which numbers may count from 1970; "" if there is none."""
+    low, high = min(values), max(values)
     for unit, factor in _PER_SECOND.items():
         first, last = _NAMED_RANGE_S if is_named else _UNNAMED_RANGE_S
         if first * factor <= low and high < last * factor and (is_named or unit != "s"):

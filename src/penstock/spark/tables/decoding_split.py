@@ -44,6 +44,9 @@ if there is none."""
 
 _NO_ROWS: Final = "the payload has no rows"
 
+EMPTY_PAYLOAD: Final = "the payload is empty, as one that removes a retained message"
+"""The reason of a dead letter for a message with which nothing is wrong."""
+
 
 class DecodingSplit:
     """The split of a declared table. It is pickled for the executors, which make the decoder.
@@ -112,7 +115,7 @@ class DecodingSplit:
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
         excessive = _find_excessive_repetition(messages, sources, self._repeated_columns)
-        empty = dict.fromkeys(_find_empty(fitting, sources, broken), ("empty", _NO_ROWS))
+        empty = _empty_reasons(messages, _find_empty(fitting, sources, broken))
         found, sources = _without_messages(decoded.rows, sources, excessive)
         rows = self._rows(messages, levels, sources, found)
         too_long = self._too_long_for_directory(rows, sources)
@@ -301,6 +304,15 @@ def _without_messages(
         return rows, sources
     is_kept = pc.invert(pc.is_in(sources, pa.array(list(messages), pa.int64())))
     return rows.filter(is_kept), sources.filter(is_kept)
+
+
+def _empty_reasons(messages: pa.Table, positions: list[int]) -> dict[int, tuple[str, str]]:
+    """Return kind and reason of messages without rows, by their positions."""
+    payloads = messages.column("payload")
+    return {
+        position: ("empty", _NO_ROWS if payloads[position].as_py() else EMPTY_PAYLOAD)
+        for position in positions
+    }
 
 
 def _find_empty(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:

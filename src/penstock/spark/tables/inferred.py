@@ -15,6 +15,7 @@ from penstock.engine.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS
 from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
 from penstock.stream.client import StreamClient
 
 
@@ -47,12 +48,16 @@ def infer_and_check_tables(
         PenstockError: the log cannot be read.
         ValueError: `topics` is not a pattern; the message is one sentence.
     """
-    pairs = zip(
-        messages.column("topic").to_pylist(), messages.column("payload").to_pylist(), strict=True
+    received_at_us = messages.column("received_at").cast(pa.int64())
+    found = zip(
+        messages.column("topic").to_pylist(),
+        messages.column("payload").to_pylist(),
+        received_at_us.to_pylist(),
+        strict=True,
     )
     return [
         CheckedTable(table, _dead_letters(table, messages, client, stream))
-        for table in infer_tables(pairs, topics, existing_names)
+        for table in infer_tables(found, topics, existing_names)
     ]
 
 
@@ -75,5 +80,6 @@ def _dead_letters(
         for kind, reason in zip(
             dead.column("kind").to_pylist(), dead.column("reason").to_pylist(), strict=True
         )
+        if reason != EMPTY_PAYLOAD
     )
     return dict(reasons.most_common())

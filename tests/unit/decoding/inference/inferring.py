@@ -15,6 +15,7 @@ from penstock.decoding.inference.toml import table_lines
 from penstock.engine.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
 from penstock.spark.tables.inferred import CheckedTable, infer_and_check_tables
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -81,10 +82,11 @@ def inferred(messages: Messages, topics: str = "#") -> list[Landed]:
         dead = parts[DEAD_LETTERS]
         reasons = [f"{row['kind']}: {row['reason']}" for row in dead.to_pylist()]
         offsets = dead.column("offset").to_pylist()
+        wrong = {
+            n: why for n, why in zip(offsets, reasons, strict=True) if EMPTY_PAYLOAD not in why
+        }
         lines = "\n".join(table_lines(one.table, one.dead_letters))
-        landed = Landed(
-            one, lines, parts[ROWS].to_pylist(), dict(zip(offsets, reasons, strict=True))
-        )
+        landed = Landed(one, lines, parts[ROWS].to_pylist(), wrong)
         assert len(landed.dead) == sum(one.dead_letters.values())
         found.append(landed)
     return found

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import cbor2
+import fastavro
 import msgspec
 import pytest
 
@@ -40,6 +44,15 @@ def json_column(*values: Any, name: str = "v") -> tuple[Any, str]:
         (("0123", "456"), {"type": "string"}),
         (("123", "456"), {"type": "string"}),
         (("1.5", "2"), {"type": "float"}),
+        (("1.10", "1.1"), {"type": "string"}),
+        (("1.10", "2.05"), {"type": "decimal(38,2)"}),
+        (("12E05", "3"), {"type": "string"}),
+        (("2", "2.0"), {"type": "string"}),
+        (("+1.5", "2.5"), {"type": "string"}),
+        (("0.12345678901234567890", "1.5"), {"type": "string"}),
+        ((1, "1.50"), {"type": "string"}),
+        ((1.5, "2E3"), {"type": "string"}),
+        ((["1.10"], ["1.1"]), {"type": "array<string>"}),
         ((1, "1.5"), {"type": "float"}),
         ((1, "warm"), {"type": "string"}),
         ((1, "NA"), {"type": "int", "null_values": ["NA"]}),
@@ -79,6 +92,68 @@ def test_the_narrowest_type_is_taken_that_all_values_have(
 )
 def test_numbers_of_a_plausible_range_are_times(name: str, value: float, unit: str) -> None:
     assert json_column(value, name=name)[0] == {"type": "timestamp", "unit_from": unit}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "unit"),
+    [
+        ("timestamp", [2_463_457_000 + 30_000_000 * n for n in range(5)], ""),
+        ("ts", [1_400_000_000], ""),
+        ("ts", [1_699_000_000, 1_400_000_000, 1_699_900_000], "s"),
+        ("ts", [1_699_000_000, 1_400_000_000, 1_400_000_000], ""),
+        ("ts", [1_700_000_000 + 3600 * 14], "s"),
+        ("serial", [1_500_000_000_000], ""),
+    ],
+)
+def test_a_number_is_a_time_if_it_lies_near_its_receipt_in_most_messages(
+    name: str, values: list[int], unit: str
+) -> None:
+    """Issue 37: the ticks of a gateway, in microseconds since it started, were the year 2048."""
+    settings, evidence = json_column(*values, name=name)
+    assert settings == ({"type": "timestamp", "unit_from": unit} if unit else {"type": "int"})
+    assert unit or name == "serial" or "far from the time of receipt as s since 1970" in evidence
+
+
+@pytest.mark.parametrize(
+    ("values", "settings"),
+    [
+        ([Decimal("1.10"), Decimal("2.005")], {"type": "decimal(38,3)"}),
+        ([Decimal("1.10"), 7, 2.5], {"type": "decimal(38,2)"}),
+        ([Decimal("0.12345678901234567890")], {"type": "decimal(38,20)"}),
+        ([Decimal(10) ** 40 + Decimal("0.5")], {"type": "string"}),
+        ([[Decimal("1.10")], [Decimal("2.5")]], {"type": "array<decimal(38,2)>"}),
+    ],
+)
+def test_decimals_of_cbor_stay_decimals(values: list[Any], settings: dict[str, Any]) -> None:
+    landed = of_payloads(*(cbor2.dumps({"v": value}) for value in values))
+    assert landed.columns == {"v": settings}
+    if settings["type"].startswith("decimal"):
+        assert [row["v"] for row in landed.rows] == [Decimal(str(value)) for value in values]
+
+
+def test_decimals_of_avro_stay_decimals() -> None:
+    field = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "price", "type": field}]}
+    file = io.BytesIO()
+    fastavro.writer(file, schema, [{"price": Decimal("1.10")}])
+    landed = of_payloads(file.getvalue())
+    assert landed.columns == {"price": {"type": "decimal(38,2)"}}
+    assert str(landed.rows[0]["price"]) == "1.10"
+
+
+def test_a_number_that_no_float_holds_is_no_infinity() -> None:
+    landed = of_payloads(b'{"v": 1e400, "w": 1}', b'{"v": 1.5, "w": 2}')
+    assert landed.kind == "json"
+    assert landed.columns == {"v": {"type": "string"}, "w": {"type": "int"}}
+    assert [row["v"] for row in landed.rows] == ["1E+400", "1.5"]
+
+
+def test_an_empty_payload_is_no_dead_letter_of_a_sample() -> None:
+    messages = [("a/b", b'{"v": %d}' % n) for n in range(3)]
+    (landed,) = inferred([*messages, ("a/b", b"")])
+    assert landed.columns == {"v": {"type": "int"}}
+    assert not landed.dead
+    assert "# 1 of them are empty, as messages that remove a retained one: no row." in landed.text
 
 
 @pytest.mark.parametrize(("name", "value"), [("x", 1_700_000_000), ("ts", 42), ("uptime", 10**6)])
@@ -191,16 +266,23 @@ def test_numbers_in_equal_steps_may_be_names_in_a_header(
 
 def test_a_number_of_thousands_of_digits_is_no_name() -> None:
     landed = of_payloads(*(f"pump,{'1' * 5000}\nFR,{n}.5\n".encode() for n in range(9)))
-    assert len(landed.columns) == 1  # text
-    assert len(landed.rows) == 9
+    assert {one["type"] for one in landed.columns.values()} == {"string"}
 
 
-def test_a_key_that_is_too_long_for_a_name_is_no_column() -> None:
+def test_a_key_that_is_too_long_for_a_name_is_no_column_and_does_not_vanish() -> None:
+    """Issue 37: it vanished without a word."""
     named, hostile = "n" * 256, "k" * 257
     payloads = (json.dumps({named: 1, hostile: 2}).encode(), json.dumps({named: 3}).encode())
-    assert of_payloads(*payloads).columns == {"n" * 100: {"type": "int", "path": named}}
-    packed = cbor2.dumps({named: 1, hostile.encode(): 2})
-    assert of_payloads(packed).columns == {"n" * 100: {"type": "int", "path": named}}
+    for landed in (
+        of_payloads(*payloads),
+        of_payloads(cbor2.dumps({named: 1, hostile.encode(): 2})),
+    ):
+        assert landed.columns == {"n" * 100: {"type": "int", "path": named}}
+        assert list(json.loads(landed.rows[0]["others"]).values()) == [2]
+        assert "# 1 keys of more than 256 characters, or of no text, are in others." in landed.text
+    nested = of_payloads(json.dumps({"a": {"b": 1, hostile: 2}}).encode())
+    assert json.loads(nested.rows[0]["a"]) == {"b": 1, hostile: 2}
+    assert nested.text.endswith("with keys too long for names")
 
 
 def test_keys_that_no_table_takes_get_other_names_and_keep_their_paths() -> None:
@@ -242,6 +324,15 @@ def test_json_strings_are_values() -> None:
     [
         ((b"21.5", b" 22\n"), "float", [21.5, 22.0]),
         ((b"7", b"unavailable"), "int", [7, None]),
+        ((b"1.10", b"1.1"), "string", ["1.10", "1.1"]),
+        ((b"12E05", b"1.5"), "string", ["12E05", "1.5"]),
+        ((b"21.50", b"22.00"), "decimal(38,2)", [Decimal("21.50"), Decimal("22.00")]),
+        ((b"12345678901234567890", b"0.5"), "string", ["12345678901234567890", "0.5"]),
+        ((b"12345678901234567890", b"5"), "decimal(20,0)", [12345678901234567890, 5]),
+        ((b"-0", b"5"), "string", ["-0", "5"]),
+        ((b"+5", b"5"), "string", ["+5", "5"]),
+        ((b"1e400", b"2.5"), "string", ["1e400", "2.5"]),
+        ((b"nan", b"2.5e-07"), "float", [math.nan, 2.5e-07]),
         ((b"true", b"false"), "bool", [True, False]),
         ((b"ON", b"OFF"), "string", ["ON", "OFF"]),
         ((b"2026-01-20", b"2026-01-21"), "date", [date(2026, 1, 20), date(2026, 1, 21)]),
@@ -251,7 +342,7 @@ def test_json_strings_are_values() -> None:
 def test_one_value_in_text(payloads: tuple[bytes, ...], kind: str, values: list[Any]) -> None:
     landed = of_payloads(*payloads, topic="plant/level")
     assert (landed.kind, landed.columns["level"]["type"]) == ("text", kind)
-    assert [row["level"] for row in landed.rows] == values
+    assert list(map(str, (row["level"] for row in landed.rows))) == list(map(str, values))
 
 
 @pytest.mark.parametrize("dumps", [cbor2.dumps, msgspec.msgpack.encode])
