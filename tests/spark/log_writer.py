@@ -18,7 +18,7 @@ from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES
-from penstock.store.identity import GIVEN_UP
+from penstock.store.identity import GIVEN_UP, LINEAGE
 from penstock.store.log import chunk_from_columns
 from penstock.store.watermark import Watermark
 
@@ -118,6 +118,11 @@ class LogWriter:
         self._database.get_column_family("log").delete(encode_key(begin))
         meta = self._database.get_column_family("meta")
         meta[GIVEN_UP] = msgspec.msgpack.encode([(begin, end)])
+
+    def follow(self, epoch: str, end: int) -> None:
+        """Go on with the log of another epoch from `end` on, as a restore notes it."""
+        meta = self._database.get_column_family("meta")
+        meta[LINEAGE] = msgspec.msgpack.encode([(epoch, end)])
 
     def reopen(self) -> None:
         """Close and open the store, as a broker that is restarted does."""

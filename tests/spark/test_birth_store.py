@@ -105,22 +105,26 @@ def test_what_a_repair_has_given_up_is_a_gap(
     assert birth_of(found, DATA_B, 5) == 4
 
 
-def test_a_log_of_another_epoch_has_the_births_before_its_begin(
+def test_a_log_that_was_put_back_has_the_births_before_it_parts(
     log: LogWriter, births: BirthStore, tmp_path: Path
 ) -> None:
     publish(log, A, DATA_A, B, A)
     with client_of(log) as first:
         births.update(first)
     with LogWriter(tmp_path / "restored", "20261128T000000-00000002") as restored:
+        restored.follow(log.epoch, 2)
         publish(restored, A, DATA_A, DATA_A, DATA_B, DATA_A)
         restored.trim(2)
         with client_of(restored) as second:
+            assert births.preview(second).epoch == restored.epoch
             births.update(second)
         found = births.load()
         assert found.epoch == restored.epoch
         assert birth_of(found, DATA_A, 2) == 0
         assert birth_of(found, DATA_B, 3) == "no NBIRTH of its node is known", "B at 2 was another"
         assert birth_of(found, DATA_A, 4) == 0, "not the one at offset 3 of the other epoch"
+        assert found.fit(log.epoch, 1)
+        assert not found.fit(log.epoch, 2)
     with LogWriter(tmp_path / "new", "20261129T000000-00000003") as new:
         publish(new, DATA_A)
         with client_of(new) as third:

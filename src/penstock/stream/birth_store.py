@@ -11,9 +11,9 @@ offset only. So it does not matter when the directory was brought up to date, as
 far enough; `LoggedBirths.end` tells how far. It has the last birth of each topic before the log
 began, and all later ones: for each message that the log still has, those that were before it.
 
-    ├ gap ┤ births … end               the log lost messages before they were looked at: a gap
-    births │ births … end              another epoch, which goes on with the offsets of the first:
-        its begin                      what is below its begin stays
+What the log lost before it was looked at is a gap: a birth may have been in it. A log that was put
+back from an older copy, or begun anew, has another history: births from the offset on at which the
+two part are forgotten, and those of the present log read (`StreamClient.check_position`).
 
 Two jobs may bring one directory up to date: they take turns, by a lock.
 """
@@ -35,7 +35,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import OffsetOutOfRange, StoreError
+from penstock.errors import EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.store.mark import parse_mark
 from penstock.store.ranges import Ranges, join_ranges, subtract_ranges
 from penstock.store.watermark import sync_directory
 from penstock.stream.client import StreamClient, StreamOffsets
@@ -70,12 +71,18 @@ class LoggedBirths:
         end: the offset before which all births are known, except those in gaps.
         gaps: ranges of offsets whose births are unknown.
         tables: the births, with the columns offset, topic and payload.
+        lineage: former epochs of the log, each with the offset up to which it is the same.
     """
 
     epoch: str
     end: int
     gaps: Ranges = field(default_factory=list)
     tables: list[pa.Table] = field(default_factory=list)
+    lineage: tuple[tuple[str, int], ...] = ()
+
+    def fit(self, epoch: str, last: int) -> bool:
+        """Return whether messages of an epoch, up to the offset `last`, are of this log."""
+        return epoch == self.epoch or last < dict(self.lineage).get(epoch, 0)
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -93,8 +100,10 @@ class _Index(msgspec.Struct):
     stream: str
     filters: list[str]
     end: int = 0
+    mark: str = ""
     gaps: Ranges = []
     files: list[_File] = []
+    lineage: tuple[tuple[str, int], ...] = ()
 
 
 class BirthStore:
@@ -134,7 +143,7 @@ class BirthStore:
             sync_directory(self._directory.parent)
         with _locked(self._directory / _LOCK):
             for attempt in range(1, _ATTEMPTS_MAX + 1):
-                index, log, missing = self._plan(client)
+                index, log, missing = self._plan(client, self._checked_index(client))
                 try:
                     index.files += _write(self._directory, self._read(client, log, missing))
                     break
@@ -151,42 +160,52 @@ class BirthStore:
         Raises:
             PenstockError: the log cannot be read.
         """
-        index, log, missing = self._plan(client)
+        index, log, missing = self._plan(client, self._read_index())
         births = self._births(index)
         read = pa.Table.from_batches(self._read(client, log, missing), _SCHEMA)
         births.tables.append(read)
         return births
 
-    def _plan(self, client: StreamClient) -> tuple[_Index, StreamOffsets, Ranges]:
+    def _checked_index(self, client: StreamClient) -> _Index | None:
+        """Return the index of births in the history of the present log; None if there are none.
+
+        Raises:
+            EpochMismatch: the log has another history, and does not know where they part.
+        """
+        index = self._read_index()
+        if index is None:
+            return None
+        mark = parse_mark(index.mark)
+        try:
+            found = client.check_position(self._stream, index.epoch, index.end, mark)
+        except EpochMismatch:
+            if client.offsets(self._stream).epoch == index.epoch:
+                raise
+            return None
+        return index if found.parts_at is None else _cut(index, found.parts_at)
+
+    def _plan(
+        self, client: StreamClient, index: _Index | None
+    ) -> tuple[_Index, StreamOffsets, Ranges]:
         """Return the index after an update without new births, the log, and what to read of it."""
         log = client.offsets(self._stream)
-        index = self._read_index() or self._new_index(log)
-        if index.epoch != log.epoch:
-            index = self._in_epoch(index, log)
+        if index is not None and index.epoch != log.epoch:
+            index = _cut(index, dict(log.lineage).get(index.epoch, 0))
+        index = index or _Index(_LAYOUT, log.epoch, self._stream, self._filters)
+        index.epoch, index.lineage = log.epoch, log.lineage
         if index.end < log.earliest:
             index.gaps = join_ranges([*index.gaps, (index.end, log.earliest)])
             index.end = log.earliest
         missing = subtract_ranges(index.end, log.latest, log.given_up)
         lost = [one for one in log.given_up if index.end < one[1] and one[0] < log.latest]
         index.gaps = join_ranges([*index.gaps, *lost])
-        index.end = max(index.end, log.latest)
+        if index.end <= log.latest:
+            index.end, index.mark = log.latest, str(log.mark)
         return index, log, missing
-
-    def _new_index(self, log: StreamOffsets) -> _Index:
-        return _Index(_LAYOUT, log.epoch, self._stream, self._filters)
-
-    def _in_epoch(self, index: _Index, log: StreamOffsets) -> _Index:
-        """Return the index of the births that another epoch of the log has before its begin."""
-        begin, new_index = log.earliest, self._new_index(log)
-        new_index.end = min(index.end, begin)
-        new_index.gaps = [(first, min(end, begin)) for first, end in index.gaps if first < begin]
-        if begin:
-            new_index.files = [_File(one.name, min(one.below, begin)) for one in index.files]
-        return new_index
 
     def _births(self, index: _Index) -> LoggedBirths:
         tables = [self._read_file(one) for one in index.files]
-        return LoggedBirths(index.epoch, index.end, index.gaps, tables)
+        return LoggedBirths(index.epoch, index.end, index.gaps, tables, index.lineage)
 
     def _read_file(self, file: _File) -> pa.Table:
         """Return the births in a file, of which only those that are used are read from disk."""
@@ -245,6 +264,15 @@ class BirthStore:
             if is_old and path.name not in names:
                 path.unlink()
         return files
+
+
+def _cut(index: _Index, end: int) -> _Index:
+    """Return the index without births, and gaps, from an offset on."""
+    if index.end <= end:
+        return index
+    gaps = [(first, min(last, end)) for first, last in index.gaps if first < end]
+    files = [_File(one.name, min(one.below, end)) for one in index.files] if end else []
+    return _Index(index.layout, index.epoch, index.stream, index.filters, end, "", gaps, files)
 
 
 def _write(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[_File]:

@@ -165,8 +165,8 @@ class DecodingSplit:
     def _check_epoch(self, messages: pa.Table) -> None:
         if self._births is None or not messages.num_rows:
             return
-        epoch = messages.column("epoch")[0].as_py()
-        if epoch != self._births.epoch:
+        epoch, last = (messages.column(name)[-1].as_py() for name in ("epoch", "offset"))
+        if not self._births.fit(epoch, last):
             raise DecodingPostponed(
                 f"the births of Sparkplug nodes are those of epoch {self._births.epoch}, and the"
                 f" messages are of epoch {epoch}"
