@@ -59,7 +59,7 @@ class Epoch:
 
     Attributes:
         unit: s, ms, us or ns; empty if the numbers are no times.
-        note: what else they may be, for a comment; usually empty.
+        note: a remark on what else they may be; usually empty.
     """
 
     unit: str = ""
