@@ -55,7 +55,7 @@ FORMATS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """How numbers count from 1970.
+    """The unit in which numbers count from 1970, if they are times.
 
     Attributes:
         unit: s, ms, us or ns; empty if the numbers are no times.
