@@ -18,13 +18,16 @@ from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import open_database, open_for_reading
 from penstock.store.examination import examine
 from penstock.store.history import RUNS, Verdict, decode_runs
-from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, parse_mark
+from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run, parse_mark
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import rows
+from tests.released.write import unpack
 from tests.support.crash_image import copy_running
 
+RELEASED = Path(__file__).resolve().parents[1] / "released"
 SAME = Verdict(True)
+FIRST = Run(0, "4be1d0c7a2f9")
 
 
 class Log:
@@ -119,6 +122,21 @@ def test_a_copy_of_a_running_broker_parts_in_the_middle_of_a_run(log: Log, tmp_p
     assert log.store.judge(*lost) == Verdict(False, 10)
 
 
+def test_histories_part_in_the_run_that_they_share_also_when_the_newer_one_comes_back(
+    log: Log, tmp_path: Path
+) -> None:
+    log.publish(10)
+    copy_running(log.data_dir, tmp_path / "image")
+    log.publish(10)  # in the same run
+    newer = log.copy(tmp_path / "newer")
+    log.put_back(tmp_path / "image")
+    log.publish(30, received_at_us=5)
+    lost = [log.position(offset) for offset in (20, 30, 40)]
+    log.put_back(newer)
+    log.publish(30, received_at_us=6)
+    assert [log.store.judge(*position) for position in lost] == [Verdict(False, 10)] * 3
+
+
 def test_a_copy_of_an_empty_store_parts_at_the_beginning(log: Log, tmp_path: Path) -> None:
     copy = log.copy(tmp_path / "copy")
     log.publish(10)
@@ -173,6 +191,27 @@ def test_a_position_without_a_mark_is_taken_over_up_to_the_end(log: Log) -> None
     assert log.store.judge(log.epoch, 10, NO_MARK) == SAME
     assert log.store.judge(log.epoch, 11, NO_MARK) == Verdict(False, None)
     assert log.store.judge("20200101T000000-00000000", 1, NO_MARK) == Verdict(False, None)
+
+
+def test_a_store_that_an_older_version_wrote_goes_on_with_a_chain_and_its_copies_part(
+    tmp_path: Path,
+) -> None:
+    """As 0.1.0 left it: no links, no runs."""
+    unpack(RELEASED / "0.1.0.tar.xz", tmp_path)
+    data_dir = tmp_path / "data"
+    shutil.copytree(data_dir, tmp_path / "copy")
+    log, other = Log(data_dir), Log(tmp_path / "copy")
+    end = log.store.log_extent().end
+    before = log.position(end)
+    log.publish(5, chunks=2)
+    other.publish(20, received_at_us=5)
+    lost = other.position(end + 7)
+    assert log.store.judge(log.epoch, end, NO_MARK) == SAME
+    assert [one.store.judge(*before) for one in (log, other)] == [SAME, SAME]
+    assert log.store.judge(*lost) == Verdict(False, end)
+    for one in (log, other):
+        one.store.close()
+    assert examine(data_dir).problems == []
 
 
 def test_every_chunk_carries_the_digest_of_all_before_it_also_large_ones(log: Log) -> None:
@@ -273,13 +312,15 @@ def test_runs_that_wrote_nothing_leave_no_trace(log: Log) -> None:
 
 @pytest.mark.parametrize(
     "mark",
-    [NO_MARK, Mark(("4be1d0c7a2f9",), ""), Mark(("4be1d0c7a2f9", "90d1c36b77aa"), "ab" * 32)],
+    [NO_MARK, Mark((FIRST,), ""), Mark((FIRST, Run(20, "90d1c36b77aa")), "ab" * 32)],
 )
 def test_a_mark_is_text_and_back(mark: Mark) -> None:
     assert parse_mark(str(mark)) == mark
 
 
-@pytest.mark.parametrize("text", ["x", "/zz", "4be1/", "4be1d0c7a2f9", f"/{'A' * 64}", "/\n"])
+@pytest.mark.parametrize(
+    "text", ["x", "/zz", "0-4be1/", "0-4be1d0c7a2f9", f"/{'A' * 64}", "/\n", "-4be1d0c7a2f9/"]
+)
 def test_what_is_no_mark_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no mark"):
         parse_mark(text)

@@ -7,13 +7,17 @@ stopped: docs/store.md, "An older copy is put back".
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
 
+from penstock.errors import EpochMismatch
 from penstock.protocol.kinds import V5
+from penstock.spark.options import parse_options
+from penstock.spark.source import StreamReader
 from tests.spark.waiting import run_available
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
@@ -84,3 +88,51 @@ def test_an_older_copy_of_the_data_directory_loses_no_message_of_the_living_hist
     assert len({(epoch, offset) for epoch, offset, _ in rows}) == len(rows)
     more = publish(broker, "more", 5)
     assert [value for *_, value in land()] == old + lost + new + more
+
+
+def rows_of(planner: StreamReader, parts: Sequence[InputPartition]) -> list[str]:
+    batches = (batch for part in parts for batch in planner.read(part))
+    return [str(value, "utf-8") for batch in batches for value in batch[0].to_pylist()]
+
+
+def test_a_batch_that_was_planned_in_the_lost_future_is_read_up_to_where_the_log_parts_from_it(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A checkpoint that names the batch, and a broker that was put back before it was read."""
+    options = parse_options({"server": server_of(broker)})
+    old = publish(broker, "old", 4)
+    copy(broker, tmp_path / "copy")
+    publish(broker, "lost", 4)
+    planner = StreamReader(options, ["payload"])
+    start, limit = planner.initialOffset(), planner.getDefaultReadLimit()
+    end = planner.latestOffset(start, limit)
+    parts = planner.partitions(start, end)
+    put_back(broker, tmp_path / "copy")
+    new = publish(broker, "new", 8)
+
+    with pytest.raises(EpochMismatch, match="they part at offset 4"):
+        rows_of(planner, parts)
+    again = StreamReader(options, ["payload"])
+    assert rows_of(again, again.partitions(start, end)) == old
+    begin = again.latestOffset(end, limit)
+    assert (begin["0"], again.partitions(end, begin)) == (4, [])
+    last = again.latestOffset(begin, limit)
+    assert rows_of(again, again.partitions(begin, last)) == new
+    for reader in (planner, again):
+        reader.stop()
+
+
+def test_a_position_of_an_older_version_is_taken_over_and_has_a_mark_from_then_on(
+    broker: Broker,
+) -> None:
+    publish(broker, "old", 4)
+    planner = StreamReader(parse_options({"server": server_of(broker)}), ["payload"])
+    limit = planner.getDefaultReadLimit()
+    end = planner.latestOffset(planner.initialOffset(), limit)
+    stored = {name: value for name, value in end.items() if name != "mark"}
+    assert planner.latestOffset(stored, limit) == stored, "nothing new, no batch"
+    new = publish(broker, "new", 2)
+    later = planner.latestOffset(stored, limit)
+    assert later["mark"]
+    assert rows_of(planner, planner.partitions(stored, later)) == new
+    planner.stop()

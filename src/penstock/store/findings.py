@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.store.archive import Archive
-from penstock.store.history import Run
 from penstock.store.identity import Loss
+from penstock.store.mark import Run
 from penstock.store.ranges import Ranges
 
 PROBLEMS_MAX: Final = 100

@@ -17,8 +17,8 @@ histories parted, but not where.
 1. The chunk before the position is there, with the same digest: the same history.
 2. That chunk was removed: the path decides. Its last run is one of the log, and the offset lies in
    that run: the same history.
-3. Otherwise they part at the beginning of the log's next run after the newest run of the path that
-   the log knows.
+3. Otherwise the newest run of the path that the log knows is the last that they share, and they
+   part where the first of them left it for its next run.
 4. Without a mark, or where the path says nothing, the lineage decides: a former epoch is the same
    up to its end, and they part there.
 """
@@ -36,7 +36,7 @@ from rocksdict import Rdict
 from penstock.store.chain import NO_DIGEST, digest_of
 from penstock.store.chunk import decode_key, encode_key, summarize_chunk
 from penstock.store.database import Database, raise_if_unreadable
-from penstock.store.mark import NO_MARK, NONCE_CHARACTERS, PATH_RUNS_MAX, Mark
+from penstock.store.mark import NAME_CHARACTERS, NO_MARK, PATH_RUNS_MAX, Mark, Run
 
 RUNS: Final = b"runs"
 """The key of the list of runs in ``meta``; stores of older versions have none."""
@@ -45,13 +45,6 @@ RUNS_MAX: Final = 1000
 """Greatest number of runs in the list; the oldest are dropped."""
 
 _decode_runs: Final = msgspec.msgpack.Decoder(list[tuple[int, str]]).decode
-
-
-class Run(NamedTuple):
-    """A run of the log: the offset of its first message, and its name."""
-
-    begin: int
-    name: str
 
 
 class History(NamedTuple):
@@ -69,10 +62,10 @@ class History(NamedTuple):
     runs: Sequence[Run]
     end: int
 
-    def path_at(self, offset: int) -> tuple[str, ...]:
+    def path_at(self, offset: int) -> tuple[Run, ...]:
         """Return the path of the mark of ``offset``: the last runs that began before it."""
-        names = [run.name for run in self.runs if run.begin < offset]
-        return tuple(names[-PATH_RUNS_MAX:])
+        runs = [run for run in self.runs if run.begin < offset]
+        return tuple(runs[-PATH_RUNS_MAX:])
 
     def ends(self) -> dict[str, int]:
         """Return by former epoch the offset up to which the log is the same.
@@ -136,13 +129,14 @@ def judge(history: History, digest_at: DigestAt, epoch: str, offset: int, mark: 
 
 
 def _parts_at(history: History, mark: Mark) -> int | None:
-    """Return the beginning of the log's next run after the newest run of the mark's path that the
-    log knows; None where there is none."""
-    places = {run.name: place for place, run in enumerate(history.runs)}
-    for name in reversed(mark.path):
-        if name in places:
-            following = places[name] + 1
-            return history.runs[following].begin if following < len(history.runs) else None
+    """Return the offset at which the first of the two left the newest run of the mark's path that
+    the log knows; None where neither has, or the log knows none."""
+    places = {run: place for place, run in enumerate(history.runs)}
+    for place in reversed(range(len(mark.path))):
+        if mark.path[place] in places:
+            ours = history.runs[places[mark.path[place]] + 1 :][:1]
+            theirs = mark.path[place + 1 :][:1]
+            return min((run.begin for run in (*ours, *theirs)), default=None)
     return None
 
 
@@ -161,7 +155,7 @@ def decode_runs(value: bytes | None) -> list[Run]:
 
 def encode_runs(runs: Sequence[Run]) -> bytes:
     """Return runs as they are stored in ``meta``."""
-    return msgspec.msgpack.encode([tuple(run) for run in runs[-RUNS_MAX:]])
+    return msgspec.msgpack.encode([tuple(run) for run in runs])
 
 
 def begin_run(database: Database, epoch: str, end: int) -> list[Run]:
@@ -174,14 +168,25 @@ def begin_run(database: Database, epoch: str, end: int) -> list[Run]:
         CommitUnknown: the run could not be written.
     """
     runs = decode_runs(database.families["meta"].get(RUNS))
-    runs = runs or [Run(0, sha256(epoch.encode()).hexdigest()[:NONCE_CHARACTERS])]
-    while len(runs) > 1 and runs[-1].begin >= end:
-        runs.pop()  # the log has nothing of it
-    runs.append(Run(end, secrets.token_hex(NONCE_CHARACTERS // 2)))
+    runs = add_run(runs, epoch, end, secrets.token_hex(NAME_CHARACTERS // 2))
     batch = database.new_batch()
     batch.put(RUNS, encode_runs(runs), database.handles["meta"])
     database.write(batch)
-    return runs[-RUNS_MAX:]
+    return runs
+
+
+def add_run(runs: Sequence[Run], epoch: str, end: int, name: str) -> list[Run]:
+    """Return the runs of a log that is opened, without those of which it has nothing.
+
+    Args:
+        runs: its runs so far; none for a log that an older version wrote.
+        epoch: its epoch.
+        end: the offset after its last message.
+        name: name of the run that begins.
+    """
+    first = Run(0, sha256(epoch.encode()).hexdigest()[:NAME_CHARACTERS])
+    kept = [runs[0] if runs else first, *(run for run in runs[1:] if run.begin < end)]
+    return [*kept, Run(end, name)][-RUNS_MAX:]
 
 
 def find_digest(

@@ -4,14 +4,15 @@ An offset is a number, and a log that is set back to an older copy gives the sam
 messages. So each position that leaves the broker carries a mark beside epoch and offset. It is made
 of the history before the offset (``store.history``):
 
-* the *path*: the names of the last runs of the log, up to the run that wrote the message before the
-  offset. A run begins whenever a broker opens the log for writing.
+* the *path*: the last runs of the log, up to the run that wrote the message before the offset. A
+  run begins whenever a broker opens the log for writing, and has a name.
 * the *digest* of the chain (``store.chain``) at the end of the chunk with that message.
 
 A mark is text where it leaves the process, and compares as text::
 
-      4be1d0c7a2f9,90d1c36b77aa/9f86d081884c7d65…
-      └ path, oldest first      └ digest, 64 hexadecimal characters
+      0-4be1d0c7a2f9,20-90d1c36b77aa/9f86d081884c7d65…
+      └ path, oldest first           └ digest, 64 hexadecimal characters
+        20: offset of the run's first message
 
 The offset 0 has an empty mark, because nothing is before it, and so have positions that an older
 version of Penstock stored.
@@ -25,26 +26,31 @@ from typing import Final, NamedTuple
 PATH_RUNS_MAX: Final = 16
 """Greatest number of runs in a path: the newest ones."""
 
-NONCE_CHARACTERS: Final = 12
+NAME_CHARACTERS: Final = 12
 """Length of the name of a run, hexadecimal characters."""
 
-MARK_CHARACTERS_MAX: Final = PATH_RUNS_MAX * (NONCE_CHARACTERS + 1) + 64
-"""Greatest length of the text of a mark."""
+_QUOTED_CHARACTERS_MAX: Final = 100
+_RUN: Final = r"[0-9]{1,19}-[0-9a-f]{12}"
+_TEXT: Final = re.compile(rf"({_RUN}(?:,{_RUN}){{0,{PATH_RUNS_MAX - 1}}})?/([0-9a-f]{{64}})?")
 
-_TEXT: Final = re.compile(r"((?:[0-9a-f]{12})(?:,[0-9a-f]{12}){0,15})?/([0-9a-f]{64})?")
+
+class Run(NamedTuple):
+    """A run of a log: the offset of its first message, and its name."""
+
+    begin: int
+    name: str
 
 
 class Mark(NamedTuple):
     """The history before an offset.
 
     Attributes:
-        path: names of the last runs up to the one that wrote the message before the offset, oldest
-            first.
+        path: the last runs up to the one that wrote the message before the offset, oldest first.
         digest: the chain's digest, hexadecimal; empty where the log does not have that message any
             more.
     """
 
-    path: tuple[str, ...] = ()
+    path: tuple[Run, ...] = ()
     digest: str = ""
 
     @property
@@ -53,7 +59,10 @@ class Mark(NamedTuple):
         return not self.path and not self.digest
 
     def __str__(self) -> str:
-        return "" if self.is_empty else f"{','.join(self.path)}/{self.digest}"
+        if self.is_empty:
+            return ""
+        path = ",".join(f"{run.begin}-{run.name}" for run in self.path)
+        return f"{path}/{self.digest}"
 
 
 NO_MARK: Final = Mark()
@@ -70,6 +79,6 @@ def parse_mark(text: str) -> Mark:
         return NO_MARK
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:MARK_CHARACTERS_MAX]!r} is no mark of a position in a log")
-    path, digest = found[1] or "", found[2] or ""
-    return Mark(tuple(path.split(",")) if path else (), digest)
+        raise ValueError(f"{text[:_QUOTED_CHARACTERS_MAX]!r} is no mark of a position in a log")
+    runs = (run.split("-") for run in (found[1] or "").split(",") if run)
+    return Mark(tuple(Run(int(begin), name) for begin, name in runs), found[2] or "")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.spark.offsets import LogPosition, Position
-from penstock.store.mark import Mark
+from penstock.store.mark import Mark, Run
 
 
 def test_spark_keeps_positions_as_json_with_sorted_keys() -> None:
@@ -20,7 +20,7 @@ def test_spark_keeps_positions_as_json_with_sorted_keys() -> None:
 
 
 def test_a_mark_comes_behind_the_epoch_and_positions_without_one_are_read() -> None:
-    mark = Mark(("4be1d0c7a2f9",), "ab" * 32)
+    mark = Mark((Run(0, "4be1d0c7a2f9"),), "ab" * 32)
     position = Position({"": LogPosition("e1", 5, mark)}, selection="stream messages")
     assert list(position.to_spark()) == ["0", "epoch", "mark", "selection"]
     assert Position.from_spark(position.to_spark()) == position
