@@ -58,6 +58,29 @@ def test_a_pubrel_for_an_unknown_identifier_is_completed(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_completed_message_is_completed_again_on_a_resumed_session(
+    own_broker: Broker, clients: Clients, name: str, version: int, is_killed: bool
+) -> None:
+    """Its PUBCOMP was lost with the connection. MQTT.js takes 0x92 for a message that failed."""
+    expiry_s = 3600 if version == V5 else None
+    client = clients.join(own_broker, name, version, clean_start=False, expiry_s=expiry_s)
+    client.publish(f"{name}/t", b"x", 2)
+    client.drop()
+    if is_killed:
+        own_broker.restart()
+    client = clients.join(
+        own_broker, name, version, clean_start=False, expiry_s=expiry_s, present=True
+    )
+    client.send(Pubrel(1))
+    assert client.expect(Pubcomp) == Pubcomp(1)
+    client.disconnect()
+    client = clients.join(own_broker, name, version)
+    client.send(Pubrel(1))
+    assert client.expect(Pubcomp) == Pubcomp(1, 0x92 if version == V5 else 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_received_identifiers_survive_a_lost_connection(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:

@@ -321,6 +321,19 @@ def test_what_is_left_to_the_server_comes_again() -> None:
     assert rig.settle(1) == [Pubrec(1)]
 
 
+@pytest.mark.parametrize("present", [False, True])
+def test_a_completed_message_is_completed_again_unless_the_server_lost_the_session(
+    present: bool,
+) -> None:
+    """The PUBCOMP was lost with the connection."""
+    rig = opened()
+    rig.says(Publish("t", b"0", 2, packet_id=1))
+    assert rig.settle(0) == [Pubrec(1)]
+    assert rig.says(Pubrel(1)) == [Pubcomp(1)]
+    rig.again(present)
+    assert rig.says(Pubrel(1)) == [Pubcomp(1, 0 if present else 0x92)]
+
+
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_pubrel_instead_of_the_message_ends_it_and_frees_its_packet_identifier(
     is_settled: bool,
@@ -332,8 +345,7 @@ def test_pubrel_instead_of_the_message_ends_it_and_frees_its_packet_identifier(
     if is_settled:
         rig.settle(1)
     rig.dial()
-    code = 0 if is_settled else 0x92
-    assert rig.says(Connack(0, True), Pubrel(1)) == [Pubcomp(1, code)]
+    assert rig.says(Connack(0, True), Pubrel(1)) == [Pubcomp(1)]
     assert rig.settle(1) == []
     assert not rig.session.awaits_release(1)
     rig.says(Publish("t", b"new", 2, packet_id=1))

@@ -141,12 +141,19 @@ class Inbound:
         return packet_id in self._on_this_connection
 
     def release(self, packet_id: int) -> int:
-        """Handle a PUBREL; return the reason code for PUBCOMP."""
+        """Handle a PUBREL; return the reason code for PUBCOMP.
+
+        A message that does not wait may have been completed on an earlier connection, which ended
+        before its PUBCOMP arrived, or forgotten after the timeout. It was delivered, so the code
+        says so: of 0x92 a client would make a failure, and publish the message again. 0x92 is left
+        for identifiers that this session has never received.
+        """
+        was_received = self.was_resumed or packet_id in self._on_this_connection
         self._on_this_connection.pop(packet_id, None)
         if self.unreleased is not None:
             self.unreleased.forget(packet_id)
         if packet_id not in self._since_us:
-            return reasons.PACKET_IDENTIFIER_NOT_FOUND
+            return reasons.SUCCESS if was_received else reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
         self._flip(packet_id)
         self._count(-1)
@@ -214,6 +221,7 @@ class Inbound:
             self._flip(packet_id)
         self._since_us.clear()
         self._on_this_connection.clear()
+        self._was_connected = False
 
     def take_pages(self) -> list[InboundPage]:
         """Return the durable form of the pages that changed since the last call.

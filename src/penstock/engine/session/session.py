@@ -333,10 +333,9 @@ class Session(StoredState):
 
     def release(self, packet_id: int) -> int:
         """Note a received PUBREL; return the reason code for PUBCOMP."""
-        code = self.inbound.release(packet_id)
-        if code == reasons.SUCCESS:
+        if self.inbound.awaits_release(packet_id):
             self.backlog.mark_changed()
-        return code
+        return self.inbound.release(packet_id)
 
     # -- MQTT 3.1: a QoS 2 message is routed at its PUBREL (v3.1 §3.3) ---------------------
 
