@@ -156,6 +156,7 @@ def test_packets_in_the_same_read_as_connect_wait_too() -> None:
     line.send(connect(), Publish("t", b"x", 0), Disconnect())
     assert bench.server.context.batch.next_offset == 0
     line.connection.apply_late_verdict(ALICE, bench.now)
+    bench.commit()  # of the CONNACK
     assert bench.server.context.batch.next_offset == 1
     assert line.connection.close_reason == "client disconnected"
 

@@ -210,6 +210,7 @@ class ServerConnection(OpeningConnection):
             < context.store_health.waiting_bytes_max
             and context.batch.size_bytes < context.store_health.batch_bytes_max
             and link.uncommitted_acks < self.limits.receive_maximum
+            and link.is_open
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
             and self._pending.count == 0
@@ -221,6 +222,8 @@ class ServerConnection(OpeningConnection):
     def broker_is_saturated(self) -> bool:
         """Return whether no packets may be decoded because too much waits for commits and sockets;
         if so, arrange for ``resume``."""
+        if self._awaits_connack():
+            return True
         context = self._server.context
         if (
             context.batch.size_bytes + context.turn.unsent_bytes
@@ -230,11 +233,26 @@ class ServerConnection(OpeningConnection):
             return True
         return self.must_yield_batch(context)
 
+    def _awaits_connack(self) -> bool:
+        """Return whether packets behind CONNECT must wait until CONNACK is sent; if so, arrange for
+        ``resume``.
+
+        What the session did on earlier connections, last of all its will, is in the commit of the
+        CONNACK or in one before. A QoS 0 message, which waits for no commit, must not overtake it:
+        in Sparkplug a device that is back would be taken for dead.
+        """
+        if self.link.is_open or self.state != CONNECTED:
+            return False
+        self.link.resume_when_room()
+        return True
+
     def _is_at_limit(self) -> bool:
         """Return whether a limit is reached; if so, arrange for ``resume`` when there is room."""
         link = self.link
         context = self._server.context
         if self.resume_at_s > 0.0:
+            return True
+        if self._decoder.has_packet() and self._awaits_connack():
             return True
         if self._request is not None:
             self._work_budget.exhausted_shares += 1
@@ -338,7 +356,7 @@ class ServerConnection(OpeningConnection):
             session.expiry_interval_s = min(wanted_s, self.limits.session_expiry_s_max)
         self.closing_code = packet.reason_code
         with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
-        self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
+        self._end(with_will, DISCONNECTED_ITSELF, now, drains=True)
 
     def on_end(self, with_will: bool, now: Now) -> None:
         """Close the session, and publish or delete the will; in a shutdown the will stays
