@@ -236,7 +236,7 @@ class Endpoint:
     def _release(self, commit: Commit, now: Now) -> None:
         self.context.store_health.mark_committed(commit)
         for release in commit.deferred_packets:
-            if not release.link.is_closed:
+            if release.link.sends_deferred:
                 self.leave(release.link, b"".join(release.pieces), now)
             release.mark_sent()
         for requester, offsets in commit.body_requests:

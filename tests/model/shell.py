@@ -132,16 +132,18 @@ class Shell:
         context.turn.closing = []
         for link in closing:
             pipe = self.pipes.get(link)
-            if pipe is not None:
+            if pipe is not None and link.is_drained:
                 pipe.closed_by_broker = True
 
     def _release(self, commit: Commit) -> None:
         self.server.context.store_health.mark_committed(commit)
         for release in commit.deferred_packets:
             pipe = self.pipes.get(release.link)
-            if pipe is not None and not release.link.is_closed:
+            if pipe is not None and release.link.sends_deferred:
                 pipe.to_device += b"".join(release.pieces)
             release.mark_sent()
+            if pipe is not None and release.link.is_draining and release.link.is_drained:
+                pipe.closed_by_broker = True
         for requester, offsets in commit.body_requests:
             if requester.needs_bodies(offsets):
                 self.reads.append(Read(requester, offsets))

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import secrets
 import signal
 import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import SystemRandom
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, NoReturn, final
 
 from penstock.app.children import Children
 from penstock.app.composing import (
@@ -253,7 +255,8 @@ class RunningBroker:
             authentication.close()
             if self._staged_rows is not None:
                 await self._staged_rows.stop()
-            await driver.stop(self._references)
+            if not await driver.stop(self._references):
+                _exit_at_once(EXIT_STORE_FAILED)  # what follows would wait for the same disk
             if self._metrics is not None:
                 self._metrics.stop()
             if self._control is not None:
@@ -539,3 +542,10 @@ class RunningBroker:
         logger.error("stopping: %s", failure)
         self._exit_code = EXIT_STORE_FAILED
         self._stopped.set()
+
+
+def _exit_at_once(exit_code: int) -> NoReturn:
+    """End the process as a kill would, with its last log lines: the store hangs, and its thread
+    with it."""
+    logging.shutdown()
+    os._exit(exit_code)

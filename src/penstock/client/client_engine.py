@@ -63,7 +63,6 @@ _CLEANUP_CONNECTIONS_MAX: Final = (
 _TURN_SHARE_MAX: Final = 512  # QoS 0 messages published in one turn before other tasks run
 _QUEUED_WEIGHT: Final = 8  # weight of a QoS 1 or 2 message in that share: its answer must be read
 _OTHER_SERVER: Final = (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED)
-_CLOSE_S_MAX: Final = 5.0  # time limit for sending the last written bytes
 
 
 @final
@@ -540,13 +539,9 @@ class ClientEngine(ClientCallbacks):
             self._dialling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._dialling
-        peer = self.dialler.peer
         if self.dialler.is_connected and self.dialler.connection is not None:
             self.dialler.connection.disconnect(self.driver.now(), self._disconnect_properties())
         await self.driver.stop()
-        if peer is not None and not peer.is_lost:
-            peer.socket_gone = self._loop.create_future()
-            await asyncio.wait((peer.socket_gone,), timeout=_CLOSE_S_MAX)
         if not self._first_connection.done():
             self._first_connection.set_exception(ConnectFailed("the client was closed"))
             self._first_connection.exception()

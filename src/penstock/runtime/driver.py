@@ -18,6 +18,10 @@ connection does a bounded amount of work in one turn: the driver adapts the boun
 connections together take no longer than ``work_budget.SLICE_S``. The engine resumes unfinished
 work, and publishers that wait for room, in a later turn; until then their sockets are not read
 (``read_control``).
+
+A connection that this side closes sends what its peer is owed first: its link *drains* until the
+commits of its packets are durable (``link``), at most for ``DRAIN_S_MAX``. ``stop`` has the states
+of a planned stop.
 """
 
 from __future__ import annotations
@@ -49,6 +53,7 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.read_control import ReadControl
+from penstock.runtime.stop import CLOSED, COMMITTING, FLUSHING, NEXT, RUNNING, StopState
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import Wire
@@ -57,6 +62,7 @@ logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
 _PROGRESS_S: Final = 0.05  # time that progress of sessions waits for a commit
+DRAIN_S_MAX: Final = 5.0  # time that a closed connection waits for its last commit
 
 
 @final
@@ -115,6 +121,7 @@ class Driver(PeerOwner):
         self._deadlines = Deadlines()
         self._read_control = ReadControl(self._context, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
+        self._draining: dict[Link, float] = {}  # closed links with unsent packets: since when
         self._turn_end_scheduled = False
         self._turn_began_s = 0.0  # when its first input arrived
         self._turn_begin_scheduled = False
@@ -124,7 +131,8 @@ class Driver(PeerOwner):
         self._open_batch_durable: asyncio.Future[None] | None = None
         self._sealed_batch_durable: asyncio.Future[None] | None = None
         self._has_failed = False
-        self._has_stopped = False  # True once nothing is committed any more
+        self._stop = RUNNING  # the state of a planned stop
+        self._last_closed: asyncio.Future[None] | None = None  # done when no socket is left
         self._end_reason = ""  # set once clients are served no more
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.context.batch.next_offset)
@@ -276,11 +284,10 @@ class Driver(PeerOwner):
         peer.is_lost = True
         peer.is_backed_up = False
         connection.link.report_socket_buffer(0)
-        if peer.socket_gone is not None and not peer.socket_gone.done():
-            peer.socket_gone.set_result(None)
         connection.lost(reason, self.now())
         self._read_control.forget(peer)
         self._congested.pop(connection.link, None)
+        self._draining.pop(connection.link, None)
         self._drop_if_closed(peer)
         self.end_turn_soon()
 
@@ -291,6 +298,8 @@ class Driver(PeerOwner):
             return
         self._deadlines.forget(peer)
         self._log.log_disconnect(peer)
+        if self._last_closed is not None and not self._peers and not self._last_closed.done():
+            self._last_closed.set_result(None)
 
     @property
     def store_fails(self) -> bool:
@@ -376,8 +385,15 @@ class Driver(PeerOwner):
             for link in closing:
                 peer = self._peers.get(link)
                 if peer is not None and link.is_drained:
-                    peer.wire.close()
-                    self._log.log_close(peer)
+                    self._close_wire(peer)
+                elif peer is not None:
+                    self._draining[link] = time.monotonic()
+
+    def _close_wire(self, peer: Peer) -> None:
+        """Close the socket of a peer whose last packet was written."""
+        self._draining.pop(peer.connection.link, None)
+        peer.wire.close()
+        self._log.log_close(peer)
 
     async def wait_durable(self) -> None:
         """Wait until all changes up to now are durable.
@@ -385,7 +401,7 @@ class Driver(PeerOwner):
         Raises:
             StoreFailed: the store failed for good, or ``stop`` has made the last commit.
         """
-        if self._has_stopped:
+        if not self._stop.commits:
             raise StoreFailed("it was stopped before this was on disk")
         if self._open_batch_durable is None:
             self._open_batch_durable = self._loop.create_future()
@@ -460,6 +476,7 @@ class Driver(PeerOwner):
                 self._failing_since_s = time.monotonic()
                 self.measures.outages += 1
             context.store_health.mark_failed(str(failure))
+            self._stop_draining(time.monotonic())
             logger.error(
                 "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and messages for"
                 " which the log has no memory are missing in streams",
@@ -481,11 +498,11 @@ class Driver(PeerOwner):
         for release in commit.deferred_packets:
             link = release.link
             peer = self._peers.get(link)
-            if peer is not None and (link.is_draining or not link.is_closed):
+            if peer is not None and link.sends_deferred:
                 self._write(peer, release.pieces)
             release.mark_sent()
             if peer is not None and link.is_draining and link.is_drained:
-                peer.wire.close()
+                self._close_wire(peer)
         self._write_ready()
         for requester, offsets in commit.body_requests:
             self._bodies.fetch(requester, offsets)
@@ -500,6 +517,8 @@ class Driver(PeerOwner):
                 waiting.set_exception(failure)
         self._bodies.stop()
         logger.error("%s; nothing is acknowledged any more", failure)
+        self._context.turn.awaits_no_commit = True
+        self._stop_draining(time.monotonic())
         self._close_all(reasons.UNSPECIFIED_ERROR, "the store failed")
         self._write_ready()
         self._on_store_failed(failure)
@@ -521,6 +540,7 @@ class Driver(PeerOwner):
             self._drop_if_closed(peer)
         self._close_slow_peers(now)
         self._close_hung_up(now)
+        self._stop_draining(now.monotonic_s - DRAIN_S_MAX)
         self._server.tick(now)
         self._log.log_drops(now.monotonic_s)
         self._log.log_refused_filters(now.monotonic_s)
@@ -548,6 +568,14 @@ class Driver(PeerOwner):
                     f"it read nothing for {slow.timeout_s:g} s while its write buffer was full",
                     now,
                 )
+
+    def _stop_draining(self, since_s: float) -> None:
+        """Close the connections that have waited for their last commit since ``since_s`` or
+        longer."""
+        for link, drains_since_s in list(self._draining.items()):
+            if drains_since_s <= since_s:
+                del self._draining[link]
+                link.stop_draining()
 
     def _close_hung_up(self, now: Now) -> None:
         if self._failing_since_s > 0.0 or self._context.store_health.is_full():
@@ -583,18 +611,23 @@ class Driver(PeerOwner):
             peer.connection.close(reason_code, reason, now)
             self._drop_if_closed(peer)
 
-    async def stop(self, references: dict[str, str] | None = None) -> None:
-        """Close all connections, commit the open batch, and end the committer.
+    async def stop(self, references: dict[str, str] | None = None) -> bool:
+        """Take over nothing more, commit and acknowledge what was taken over, close all
+        connections, and end the committer: see ``runtime/stop.py``.
 
         Args:
             references: HOST:PORT of the server that takes over, by the name of the listener whose
                 clients reach it there: MQTT 5 clients are referred to it (0x9C, v5 §4.11). None if
                 no server takes over; clients get the configured DISCONNECT.
+
+        Returns:
+            False if the store hangs: its thread is still writing, and the store cannot be closed.
         """
         self._ticker.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()
         self._bodies.stop()
+        self._enter(COMMITTING)
         if not self._has_failed:
             if references is None:
                 self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
@@ -604,15 +637,46 @@ class Driver(PeerOwner):
             self._store_clock()
             self._end_turn()
             self._log.log_drops(self.now().monotonic_s)
+        is_durable = True
         if self._committer is not None:
             self._committer.stop_retrying()
-            await self._finish_commits()
-            if not self._has_failed and self._server.write_events(self.now()):  # about that commit
-                self._end_turn()
-                await self._finish_commits()
+            try:
+                async with asyncio.timeout(COMMITTING.s_max):
+                    await self._finish_commits()
+            except TimeoutError:
+                is_durable = False
+                logger.error(
+                    "the store did not finish the last commit in %.0f s: nothing of it is"
+                    " acknowledged",
+                    COMMITTING.s_max,
+                )
+        self._enter(FLUSHING)
+        self._context.turn.awaits_no_commit = True
+        self._stop_draining(time.monotonic())
+        self._write_ready()
+        await self._flush()
+        self._enter(CLOSED)
+        if self._committer is not None and is_durable:
             self._committer.stop()
-            self._has_stopped = True
+        return is_durable
+
+    def _enter(self, state: StopState) -> None:
+        assert NEXT[self._stop] is state, f"{state.name} does not follow {self._stop.name}"
+        self._stop = state
 
     async def _finish_commits(self) -> None:
+        """Wait for the commit under way and for the open batch, with the events about the last."""
+        await self._finish_commit()
+        if not self._has_failed and self._server.write_events(self.now()):
+            self._end_turn()
+            await self._finish_commit()
+
+    async def _finish_commit(self) -> None:
         while self._commit_done is not None:
             await self._commit_done
+
+    async def _flush(self) -> None:
+        """Wait until all sockets are closed, or are not in time."""
+        if self._peers:
+            self._last_closed = self._loop.create_future()
+            await asyncio.wait((self._last_closed,), timeout=FLUSHING.s_max)

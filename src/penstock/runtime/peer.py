@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import final
 
 from penstock.engine.connection.states import CLOSED
@@ -48,7 +47,6 @@ class Peer:
         self.is_lost = False  # the socket is closed; its packets may still wait for a verdict
         self.was_connected = False  # its connection was logged
         self.close_is_noted = False  # the reason of its end was logged
-        self.socket_gone: asyncio.Future[None] | None = None  # done when the socket is closed
         self._owner = owner
 
     @property

@@ -44,7 +44,10 @@ class Wire(Protocol):
         """Return the number of written bytes that are still buffered in this process."""
 
     def close(self) -> None:
-        """Close once all written bytes are sent, or the peer has not read them in time."""
+        """Close once the peer has all written bytes and closes too, or after a time limit.
+
+        What arrives until then is discarded; ``Endpoint.connection_lost`` is called at the end.
+        """
 
     def pause_reading(self) -> None:
         """Stop reading until ``resume_reading``; the peer's sending stalls."""

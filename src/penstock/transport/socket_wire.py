@@ -66,7 +66,10 @@ class SocketWire(StreamWire):
     def data_received(self, data: bytes) -> None:
         """Pass bytes that arrived to the endpoint."""
         assert self._endpoint is not None
-        self._endpoint.data_received(data)
+        if self._abort is None:
+            self._endpoint.data_received(data)
+        else:
+            self._note_discarded()
 
     def pause_writing(self) -> None:
         """Tell the endpoint that the write buffer is full."""
@@ -94,16 +97,16 @@ class SocketWire(StreamWire):
 
     def write(self, data: bytes) -> None:
         """Send ``data``."""
-        if self._transport is not None:
+        if self._transport is not None and self._abort is None:
             self._transport.write(data)
 
     def close(self) -> None:
         """Close once everything is sent, at the latest after five seconds."""
         transport = self._transport
         if transport is not None and self._abort is None:
-            self._end(transport)
             loop = asyncio.get_running_loop()
             self._abort = loop.call_later(CLOSE_GRACE_S, transport.abort)
+            self._end(transport)
 
 
 @final

@@ -8,14 +8,24 @@
 While reading is paused, all bytes and the end of the stream stay in the system's buffer. With TLS
 the transport *below* must pause: if TLS itself were paused, the event loop would still read the
 socket, and at the end of the stream TLS would discard bytes that are not read yet.
+
+A socket that is closed while its peer still sends is *reset*: what was written to it and is under
+way is discarded, and a client whose next write fails does not look for what it has received. A
+client that publishes all the time would not see its last acknowledgements. So a wire sends the end
+of the stream first, and *lingers*: what arrives is discarded until the peer closes too, or has its
+bytes and sends nothing for ``LINGER_S``. TLS does so by itself, with close_notify.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from penstock.transport.hang_up import peer_state
 from penstock.transport.unacknowledged import unacknowledged_bytes
+
+LINGER_S: Final = 1.0  # that a peer has to close its side, once it has all bytes and is silent
+_LINGER_STEP_S: Final = 0.25
 
 
 class StreamWire(asyncio.Protocol):
@@ -31,6 +41,7 @@ class StreamWire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
         self._is_blocked = False  # see ``_block_reading``
+        self._lingers_for_s = LINGER_S  # once it is closed
 
     def pause_reading(self) -> None:
         """Pause reading, for the endpoint."""
@@ -82,11 +93,31 @@ class StreamWire(asyncio.Protocol):
         self.below = None
 
     def _end(self, transport: asyncio.Transport) -> None:
-        """Close ``transport``; resume reading, so that TLS gets the peer's close_notify."""
-        transport.close()
-        below = self.below
+        """Send the end of the stream, and close ``transport`` when the peer has closed, or has sent
+        nothing for ``LINGER_S``; the caller discards what arrives (``_note_discarded``)."""
+        if self.below is None and transport.can_write_eof():
+            if not transport.is_closing():
+                transport.write_eof()
+                self._linger(transport)
+        else:
+            transport.close()
+        below = self.below or transport
         is_paused = self._is_blocked or not self._is_reading
-        if below is not None and is_paused and not below.is_closing():
+        if is_paused and not below.is_closing():
             self._is_reading = True
             self._is_blocked = False
             below.resume_reading()
+
+    def _note_discarded(self) -> None:
+        """Note that the peer still sends, after ``_end``."""
+        self._lingers_for_s = LINGER_S
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        if self._transport is None:  # closed by the peer
+            return
+        if self._lingers_for_s <= 0.0:
+            transport.close()
+            return
+        if self.unwritten_bytes() == 0:
+            self._lingers_for_s -= _LINGER_STEP_S
+        asyncio.get_running_loop().call_later(_LINGER_STEP_S, self._linger, transport)

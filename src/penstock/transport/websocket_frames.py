@@ -112,6 +112,8 @@ class WebSocketStream(StreamWire):
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes of the upgrade or of frames."""
+        if self._is_closing:
+            self._note_discarded()
         if self._ignores_input():
             return
         self._handle_portion(data)

@@ -239,7 +239,7 @@ class Bench:
         self.server.context.store_health.mark_committed(commit)
         for release in commit.deferred_packets:
             written = self._written.setdefault(release.link, bytearray())
-            if not release.link.is_closed:
+            if release.link.sends_deferred:
                 written += b"".join(release.pieces)
             release.mark_sent()
         for stored, asked in commit.body_requests:

@@ -122,6 +122,7 @@ def refusal_of(line: Line) -> int:
 
 
 def farewell(line: Line) -> int:
+    line.bench.commit()
     packet = line.read()[-1]
     assert isinstance(packet, Disconnect)
     assert line.connection.link.is_closed

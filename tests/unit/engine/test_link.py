@@ -4,7 +4,6 @@ from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.wire.link import Link
 from penstock.protocol.packets import (
     Connect,
-    Disconnect,
     Pingreq,
     Pingresp,
     Puback,
@@ -63,14 +62,6 @@ def test_nothing_passes_the_connack() -> None:
     ]
 
 
-def test_a_farewell_passes_everything() -> None:
-    context = EngineContext(0)
-    link = Link(context.turn)
-    link.send_after_commit(b"connack")
-    link.send_last(b"bye")
-    assert link.take_ready() == [b"bye"]
-
-
 def test_every_acknowledgement_waits_for_the_commit_of_what_it_promises() -> None:
     """The delivery contract, rule 1: PUBACK, PUBREC, PUBCOMP, PUBREL, CONNACK, SUBACK."""
     bench = Bench()
@@ -101,15 +92,6 @@ def test_qos_0_and_pings_wait_for_nothing() -> None:
     bench.join("p", 4).send(Publish("t", b"now"))
     line.send(Pingreq())
     assert line.read() == [Publish("t", b"now"), Pingresp()]
-
-
-def test_nothing_is_released_to_a_closed_connection() -> None:
-    bench = Bench()
-    line = bench.join("c", 5)
-    line.send(Publish("t", b"", 1, packet_id=1), Disconnect())
-    bench.commit()
-    assert line.read() == []
-    assert bench.store.read([0])[0].topic == "t", "and yet it was accepted"
 
 
 def test_qos0_keeps_its_place_when_the_next_one_is_not_written() -> None:

@@ -67,6 +67,7 @@ def come_back(bench: Bench) -> list[bytes]:
 def exceeded(line: Line) -> bool:
     """Whether the client was told that it exceeded our Receive Maximum."""
     code = reasons.RECEIVE_MAXIMUM_EXCEEDED
+    line.bench.commit()
     found = [packet for packet in line.read() if isinstance(packet, Disconnect)]
     return line.connection.link.is_closed and [packet.reason_code for packet in found] == [code]
 
@@ -124,7 +125,7 @@ def test_what_is_forgotten_counts_until_its_pubcomp() -> None:
     assert not line.session.awaits_release(1)
     line.send(Pubrel(1))
     bench.commit()
-    assert line.read() == [Pubrec(1), Pubcomp(1, reasons.PACKET_IDENTIFIER_NOT_FOUND)]
+    assert line.read() == [Pubrec(1), Pubcomp(1)], "it was delivered"
     line.send(message(2, 2))
     bench.commit()
     assert line.read() == [Pubrec(2)]

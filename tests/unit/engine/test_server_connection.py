@@ -33,7 +33,8 @@ VERSIONS = (3, 4, 5)
 
 
 def farewell(line: Line) -> int:
-    """The reason code of the DISCONNECT that closed ``line``."""
+    """The reason code of the DISCONNECT that closed ``line``, behind what waits for a commit."""
+    line.bench.commit()
     packet = line.read()[-1]
     assert isinstance(packet, Disconnect)
     assert line.connection.link.is_closed

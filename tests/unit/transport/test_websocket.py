@@ -51,6 +51,9 @@ class Memory:
         assert not self.closed, "written after close"
         self.written += data
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def close(self) -> None:
         self.closed = True
 

@@ -62,6 +62,7 @@ class StoreHealth:
         self.failure = why
         if not self.is_failing:
             self.is_failing = True
+            self._turn.awaits_no_commit = True
             self.waiting_bytes_max *= 2
             self.batch_bytes_max = NO_LIMIT_BYTES  # nothing is written, whatever the size is
             self._turn.resume_after_seal()
@@ -71,6 +72,7 @@ class StoreHealth:
         if not self.is_failing:
             return False
         self.is_failing = False
+        self._turn.awaits_no_commit = False
         self.failure = ""
         self.waiting_bytes_max //= 2
         return True

@@ -297,23 +297,30 @@ class Connection(Resumable):
         self.close(error.reason, error.message, now)
 
     def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
-        """End the connection from this side; an MQTT 5 peer gets a DISCONNECT [MQTT-4.13.1-1]."""
+        """End the connection from this side, behind the packets that wait for a commit; an MQTT 5
+        peer gets a DISCONNECT [MQTT-4.13.1-1]."""
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
         self.is_closed_locally = True
         self.closing_code = reason_code
-        if self.state == CONNECTED and self.link.version == V5 and self.link.is_open:
-            farewell = Disconnect(reason_code, Properties(reason_string=because))
-            if server_reference and farewell.properties is not None:
-                farewell.properties.server_reference = server_reference
-            size_bytes_max = self.link.max_packet_size_bytes
-            if farewell.properties is not None and not fits(farewell, V5, size_bytes_max):
-                farewell.properties.reason_string = None  # [MQTT-3.14.2-3]
-            if not fits(farewell, V5, size_bytes_max):
-                farewell.properties = None
-            self.link.send_last(encode(farewell, V5))
-        self._end(True, because, now)
+        farewell = b""
+        if self.state == CONNECTED and self.link.version == V5:
+            farewell = self._farewell(reason_code, because, server_reference)
+        self._end(True, because, now, farewell, drains=self.state == CONNECTED)
+
+    def _farewell(self, reason_code: int, because: str, server_reference: str) -> bytes:
+        """Return an encoded DISCONNECT, with as much of its properties as the peer accepts."""
+        properties = Properties(reason_string=because)
+        packet = Disconnect(reason_code, properties)
+        if server_reference:
+            properties.server_reference = server_reference
+        size_bytes_max = self.link.max_packet_size_bytes
+        if not fits(packet, V5, size_bytes_max):
+            properties.reason_string = None  # [MQTT-3.14.2-3]
+        if not fits(packet, V5, size_bytes_max):
+            packet.properties = None
+        return encode(packet, V5)
 
     def peer_hung_up(self, now: Now) -> None:
         """Decode all received bytes: the peer closed while reading was paused.
@@ -368,15 +375,25 @@ class Connection(Resumable):
         else:
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 
-    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
-        """Set the state CLOSED and close the link; with ``answered``, deferred packets are sent
-        first."""
+    def _end(
+        self, with_will: bool, because: str, now: Now, farewell: bytes = b"", drains: bool = False
+    ) -> None:
+        """Set the state CLOSED and close the link.
+
+        Args:
+            with_will: whether the will is to be published.
+            because: the reason, one sentence.
+            now: the time of the turn.
+            farewell: the last packet to send; empty for none.
+            drains: whether the packets that wait for a commit are still sent, before ``farewell``.
+        """
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED
         self.state = CLOSED
         self.close_reason = because
-        self.link.close(answered)
+        self.is_reading_paused = False  # what still arrives is discarded
+        self.link.close(drains, farewell)
         self.link.resumable = None
         self._decoder.forget()
         if was_connected:

@@ -433,11 +433,8 @@ class ClientConnection(Connection):
         if self.state == CONNECTED:
             if self.state_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.publish_state(self.state_at_end[0], self.state_at_end[1])
-            # like a QoS 0 message, so that it does not overtake these packets
-            self.link.qos0_after_commit(
-                encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
-            )
-            self._end(False, "disconnected", now, answered=True)
+            farewell = encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
+            self._end(False, "disconnected", now, farewell, drains=True)
         else:
             self._end(False, "given up", now)
 
@@ -459,10 +456,12 @@ class ClientConnection(Connection):
         if properties is not None and properties.server_reference:
             self.server_reference = properties.server_reference
 
-    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
+    def _end(
+        self, with_will: bool, because: str, now: Now, farewell: bytes = b"", drains: bool = False
+    ) -> None:
         if self.state == CLOSED:
             return
-        super()._end(with_will, because, now, answered)
+        super()._end(with_will, because, now, farewell, drains)
         if self._session.link is self.link:
             if self.is_ended_by_peer:
                 self._session.transmission.peer_ended()

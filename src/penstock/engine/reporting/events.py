@@ -375,7 +375,7 @@ class Events:
             released = self._sealed_events
             self._sealed_events = []
             for deferred in released:
-                if deferred.link.is_draining or not deferred.link.is_closed:
+                if deferred.link.sends_deferred:
                     self.note(deferred.kind, deferred.event)
 
 

@@ -25,6 +25,14 @@ nothing::
 That is the limit of one link. All links together have one too, beyond the ``FREE_BYTES`` of each:
 it counts their pending bytes and the bytes in the sockets' buffers, which the shell reports
 (``report_socket_buffer``) for sockets that do not take all bytes at once.
+
+A link that this side closes *drains*: what was deferred is still sent after its commit, then the
+farewell (DISCONNECT), and the shell closes the socket behind it. So no end that is planned (a stop,
+a kick, a take-over) leaves an acknowledgement of a committed message unsent::
+
+      open ── close ─▶ draining ── last commit ─▶ drained: the socket is closed
+        │                 ╰ stop_draining: no commit in time, or the store fails ─▶ ▲
+        ╰── close, nothing deferred; or the socket is lost ───────────────────────────╯
 """
 
 from __future__ import annotations
@@ -77,6 +85,7 @@ class Turn:
         self.resumed_for_room: list[
             Resumable
         ] = []  # connections for which there is room in memory again
+        self.awaits_no_commit = False  # the store cannot write: no link that is closed drains
         self._in_tick: dict[Resumable, None] = {}  # connections to resume at the next tick
         self._after_seal: list[Resumable] = []  # connections to resume when the batch is sealed
         self._first_after_seal: list[Resumable] = []  # connections to resume before those
@@ -149,6 +158,7 @@ class Link:
         self.is_congested = False
         self.is_closed = False
         self.is_draining = False  # closed, but the deferred packets are still sent
+        self._farewell = b""  # the last packet, to be sent at once if draining takes too long
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
         self.sealed_batches = 0  # batches of deferred bytes so far
         self.uncommitted_batches = 0  # sealed batches whose commit is not durable yet
@@ -337,7 +347,7 @@ class Link:
         self._count_written(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
-        """Send ``frame``, the last packet of the link, in this turn, even before the CONNACK."""
+        """Send ``frame``, which answers CONNECT, in this turn: nothing waits for a commit."""
         self.is_open = True
         self.send_now(frame)
 
@@ -468,22 +478,43 @@ class Link:
         """Have ``resumable`` resumed when bytes are handed to the socket next."""
         self._resumes_when_room = True
 
-    def close(self, drain: bool) -> None:
-        """Close the link: the shell writes the ready bytes and closes the socket.
+    def close(self, drain: bool, farewell: bytes = b"") -> None:
+        """Close the link: the shell writes the ready bytes, then ``farewell``, and closes the
+        socket.
 
-        With ``drain`` it first waits for the commit of the deferred packets, and sends them.
+        With ``drain`` it first waits for the commit of the deferred packets, and sends them; not
+        while the store cannot write.
         """
         self.is_closed = True
-        self.is_draining = drain
+        self.is_draining = drain and self.has_waiting_packets and not self._turn.awaits_no_commit
+        if not self.is_draining:
+            self._end(farewell)
+            return
+        if farewell:
+            self._farewell = farewell
+            self.qos0_after_commit(farewell)  # like a QoS 0 message: behind all that waits
         self._turn.closing.append(self)
-        if (
-            not drain
-            and self.waiting_qos0_buffer is not None
-            and self.waiting_qos0_buffer.count > 0
-        ):
-            size_bytes = self.waiting_qos0_buffer.size_bytes()
+
+    def stop_draining(self) -> None:
+        """Give up the packets that wait for a commit, which does not come in time."""
+        self.is_draining = False
+        self._end(self._farewell)
+
+    def _end(self, farewell: bytes) -> None:
+        """Have the shell write ``farewell`` and close the socket now."""
+        if farewell and self.is_open:  # no DISCONNECT before CONNACK [MQTT-3.14.0-1]
+            self.send_now(farewell)
+        waiting_qos0 = self.waiting_qos0_buffer
+        if waiting_qos0 is not None and waiting_qos0.count > 0:
+            size_bytes = waiting_qos0.size_bytes()
             self.waiting_qos0_buffer = None
             self._count_handed_over(size_bytes)
+        self._turn.closing.append(self)
+
+    @property
+    def sends_deferred(self) -> bool:
+        """Return whether the packets of a commit are still sent: the link is open, or drains."""
+        return self.is_draining or not self.is_closed
 
     @property
     def is_drained(self) -> bool:
@@ -548,7 +579,7 @@ class DeferredPackets:
     def mark_sent(self) -> None:
         """Subtract the packets from their link: they were handed to the socket after the commit."""
         link = self.link
-        if link.is_draining or not link.is_closed:
+        if link.sends_deferred:
             link.counters.packets_sent += self.packets
             link.counters.bytes_sent += self.size_bytes
             link.bytes_sent += self.size_bytes

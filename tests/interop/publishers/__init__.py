@@ -1,0 +1,1 @@
+"""Programs of stock clients that publish for as long as their standard input is open."""
