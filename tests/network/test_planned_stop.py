@@ -33,11 +33,11 @@ def received(broker: Broker, clients: Clients) -> list[str]:
 
 
 async def stop_under_load(broker: Broker, publishers: list[WindowedPublisher]) -> None:
-    """Stop the broker while all publish, each with its window acknowledged or more."""
+    """Stop the broker while all publish, each in full flow."""
     running = [asyncio.create_task(each.run(broker.address)) for each in publishers]
     await until(
         "every publisher to be in full flow",
-        lambda: all(len(each.completed) >= each.window for each in publishers),
+        lambda: all(len(each.completed) >= min(each.window, 20) for each in publishers),
     )
     assert await asyncio.get_running_loop().run_in_executor(None, broker.stop) == 0
     async with asyncio.timeout(DEADLINE_S):

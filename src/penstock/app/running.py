@@ -255,7 +255,8 @@ class RunningBroker:
             authentication.close()
             if self._staged_rows is not None:
                 await self._staged_rows.stop()
-            if not await driver.stop(self._references):
+            append_s_max = settings.cluster.append_s_max if settings.cluster.enabled else 0.0
+            if not await driver.stop(self._references, append_s_max):
                 _exit_at_once(EXIT_STORE_FAILED)  # what follows would wait for the same disk
             if self._metrics is not None:
                 self._metrics.stop()

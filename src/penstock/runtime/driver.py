@@ -611,7 +611,9 @@ class Driver(PeerOwner):
             peer.connection.close(reason_code, reason, now)
             self._drop_if_closed(peer)
 
-    async def stop(self, references: dict[str, str] | None = None) -> bool:
+    async def stop(
+        self, references: dict[str, str] | None = None, append_s_max: float = 0.0
+    ) -> bool:
         """Take over nothing more, commit and acknowledge what was taken over, close all
         connections, and end the committer: see ``runtime/stop.py``.
 
@@ -619,6 +621,8 @@ class Driver(PeerOwner):
             references: HOST:PORT of the server that takes over, by the name of the listener whose
                 clients reach it there: MQTT 5 clients are referred to it (0x9C, v5 §4.11). None if
                 no server takes over; clients get the configured DISCONNECT.
+            append_s_max: seconds after which a commit of the store fails by itself, in a cluster;
+                the last one gets so much more time.
 
         Returns:
             False if the store hangs: its thread is still writing, and the store cannot be closed.
@@ -641,14 +645,14 @@ class Driver(PeerOwner):
         if self._committer is not None:
             self._committer.stop_retrying()
             try:
-                async with asyncio.timeout(COMMITTING.s_max):
+                async with asyncio.timeout(COMMITTING.s_max + append_s_max):
                     await self._finish_commits()
             except TimeoutError:
                 is_durable = False
                 logger.error(
                     "the store did not finish the last commit in %.0f s: nothing of it is"
                     " acknowledged",
-                    COMMITTING.s_max,
+                    COMMITTING.s_max + append_s_max,
                 )
         self._enter(FLUSHING)
         self._context.turn.awaits_no_commit = True

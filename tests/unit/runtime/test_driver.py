@@ -38,6 +38,7 @@ from penstock.protocol.packets import (
     Subscription,
     Will,
 )
+from penstock.runtime import driver, stop
 from penstock.runtime.driver import Driver
 from penstock.runtime.measures import SLOW_TURN_S
 from penstock.runtime.peer import Peer
@@ -217,7 +218,8 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
     send(subscriber, Subscribe(1, [Subscription("t", 1)]))
     await until(lambda: rig.store.memory.recover().subscriptions)
     subscriber.connection_lost("gone")
-    publisher, _ = rig.connect("p")
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
     send(publisher, Publish("t", b"1"), Publish("t", b"2"))
     with caplog.at_level(logging.WARNING):
         await rig.driver.stop()
@@ -274,7 +276,9 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig()
-    greedy, _ = rig.connect("a")
+    greedy, wire = rig.connect("a")
+    await until(lambda: wire.written)
+    await asyncio.sleep(0)  # the turn is over
     work_budget = rig.server.context.turn.work_budget
     slow = itertools.count(time.monotonic())  # a second from each look to the next
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
@@ -578,3 +582,97 @@ async def test_a_handover_sends_each_listeners_clients_to_the_next_primary() -> 
     assert old_wire.closed
     assert len(old_wire.written) == sent
     assert set(rig.store.memory.recover().wills) == {"main", "other", "without"}
+
+
+# -- a planned stop: runtime/stop.py ---------------------------------------------------------------
+
+PUBACK_1 = b"\x40\x02\x00\x01"
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each state of a stop a moment only."""
+    brief = {state: state._replace(s_max=0.05) for state in (stop.COMMITTING, stop.FLUSHING)}
+    for name in ("COMMITTING", "FLUSHING"):
+        monkeypatch.setattr(driver, name, brief[getattr(stop, name)])
+    following = {brief.get(one, one): brief.get(then, then) for one, then in stop.NEXT.items()}
+    monkeypatch.setattr(driver, "NEXT", following)
+
+
+async def test_what_was_taken_over_is_acknowledged_before_the_sockets_are_closed() -> None:
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    stopping = asyncio.create_task(rig.driver.stop())
+    await until(lambda: publisher.connection.state == CLOSED)
+    send(publisher, Publish("t", b"not taken over", 1, packet_id=2))
+    assert not wire.closed
+    rig.store.may_commit.set()
+    assert await asyncio.wait_for(stopping, DEADLINE_S)
+    assert wire.closed
+    assert bytes(wire.written[4:]) == PUBACK_1
+    assert rig.store.memory.recover().next_offset == 1
+
+
+async def test_a_store_that_hangs_holds_no_stop_and_acknowledges_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shorten(monkeypatch)
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    assert not await asyncio.wait_for(rig.driver.stop(), DEADLINE_S)
+    assert wire.closed
+    assert "did not finish the last commit" in caplog.text
+    rig.store.may_commit.set()
+    await until(lambda: rig.driver.commit_waits_s() == 0.0)
+    assert len(wire.written) == 4, "the CONNACK alone"
+
+
+async def test_a_peer_that_never_closes_holds_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch)
+    rig = Rig()
+    _, wire = rig.connect("deaf")
+    await until(lambda: wire.written)
+    wire.endpoint = None
+    assert await asyncio.wait_for(rig.driver.stop(), DEADLINE_S)
+    assert wire.closed
+
+
+async def test_who_is_sent_away_does_not_wait_for_ever_for_a_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "DRAIN_S_MAX", 0.1)
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    await until(rig.store.committing.is_set)
+    publisher.connection.close(reasons.ADMINISTRATIVE_ACTION, "kicked", rig.driver.now())
+    rig.driver.end_turn_soon()
+    await until(lambda: wire.closed)
+    rig.store.may_commit.set()
+    await rig.driver.stop()
+    assert len(wire.written) == 4, "the CONNACK alone"
+
+
+async def test_who_is_sent_away_is_closed_when_the_store_begins_to_fail() -> None:
+    rig = Rig(store_retry_s_max=3600)
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    await asyncio.sleep(0)
+    publisher.connection.close(reasons.ADMINISTRATIVE_ACTION, "kicked", rig.driver.now())
+    rig.driver.end_turn_soon()
+    await asyncio.sleep(0)
+    assert not wire.closed
+    rig.store.broken = "the disk is full"
+    rig.store.may_commit.set()
+    await until(lambda: wire.closed)
+    assert len(wire.written) == 4, "the CONNACK alone"
+    await rig.driver.stop()
