@@ -392,7 +392,7 @@ class Driver(PeerOwner):
     def _close_wire(self, peer: Peer) -> None:
         """Close the socket of a peer whose last packet was written."""
         self._draining.pop(peer.connection.link, None)
-        peer.wire.close()
+        peer.wire.close(lingers=peer.connection.is_closed_locally)
         self._log.log_close(peer)
 
     async def wait_durable(self) -> None:

@@ -43,10 +43,11 @@ class Wire(Protocol):
     def buffered_bytes(self) -> int:
         """Return the number of written bytes that are still buffered in this process."""
 
-    def close(self) -> None:
-        """Close once the peer has all written bytes and closes too, or after a time limit.
+    def close(self, lingers: bool = False) -> None:
+        """Close once all written bytes are sent, or the peer has not read them in time.
 
-        What arrives until then is discarded; ``Endpoint.connection_lost`` is called at the end.
+        With ``lingers`` the peer may still send: what arrives is discarded until the peer closes
+        too, or is silent for a second. ``Endpoint.connection_lost`` is called at the end.
         """
 
     def pause_reading(self) -> None:

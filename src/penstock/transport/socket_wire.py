@@ -100,13 +100,13 @@ class SocketWire(StreamWire):
         if self._transport is not None and self._abort is None:
             self._transport.write(data)
 
-    def close(self) -> None:
-        """Close once everything is sent, at the latest after five seconds."""
+    def close(self, lingers: bool = False) -> None:
+        """Close once everything is sent, at the latest after five seconds: see ``Wire``."""
         transport = self._transport
         if transport is not None and self._abort is None:
             loop = asyncio.get_running_loop()
             self._abort = loop.call_later(CLOSE_GRACE_S, transport.abort)
-            self._end(transport)
+            self._end(transport, lingers)
 
 
 @final

@@ -11,9 +11,10 @@ socket, and at the end of the stream TLS would discard bytes that are not read y
 
 A socket that is closed while its peer still sends is *reset*: what was written to it and is under
 way is discarded, and a client whose next write fails does not look for what it has received. A
-client that publishes all the time would not see its last acknowledgements. So a wire sends the end
-of the stream first, and *lingers*: what arrives is discarded until the peer closes too, or has its
-bytes and sends nothing for ``LINGER_S``. TLS does so by itself, with close_notify.
+client that publishes all the time would not see its last acknowledgements. So a wire whose peer may
+still send *lingers*: it sends the end of the stream first, and what arrives is discarded until
+the peer closes too, or has its bytes and sends nothing for ``LINGER_S``. TLS does so by itself,
+with close_notify.
 """
 
 from __future__ import annotations
@@ -92,18 +93,23 @@ class StreamWire(asyncio.Protocol):
         self._transport = None
         self.below = None
 
-    def _end(self, transport: asyncio.Transport) -> None:
-        """Send the end of the stream, and close ``transport`` when the peer has closed, or has sent
-        nothing for ``LINGER_S``; the caller discards what arrives (``_note_discarded``)."""
-        if self.below is None and transport.can_write_eof():
+    def _end(self, transport: asyncio.Transport, lingers: bool) -> None:
+        """Close ``transport`` once everything is sent.
+
+        With ``lingers`` send the end of the stream, and close when the peer has closed, or has
+        sent nothing for ``LINGER_S``; the caller discards what arrives (``_note_discarded``).
+        """
+        if lingers and self.below is None and transport.can_write_eof():
             if not transport.is_closing():
                 transport.write_eof()
                 self._linger(transport)
         else:
             transport.close()
-        below = self.below or transport
+        below = self.below
+        if lingers and below is None:
+            below = transport
         is_paused = self._is_blocked or not self._is_reading
-        if is_paused and not below.is_closing():
+        if below is not None and is_paused and not below.is_closing():
             self._is_reading = True
             self._is_blocked = False
             below.resume_reading()

@@ -249,15 +249,15 @@ class WebSocketStream(StreamWire):
         if self._transport is not None and not self._is_closing:
             self._transport.write(self._frames.send(BytesMessage(data=data)))
 
-    def close(self) -> None:
+    def close(self, lingers: bool = False) -> None:
         """Send a close frame, and close once everything is sent, at the latest after five
-        seconds."""
-        self._close(CloseReason.NORMAL_CLOSURE, "")
+        seconds: see ``Wire``."""
+        self._close(CloseReason.NORMAL_CLOSURE, "", lingers)
 
-    def _close(self, code: CloseReason, reason: str) -> None:
+    def _close(self, code: CloseReason, reason: str, lingers: bool = False) -> None:
         if not self._is_closing:
             self._send(CloseConnection(code=code, reason=reason or None))
-            self._close_socket()
+            self._close_socket(lingers)
 
     def _send(self, event: Event) -> None:
         if self._transport is not None:
@@ -266,7 +266,7 @@ class WebSocketStream(StreamWire):
             except LocalProtocolError as error:  # the other side closed meanwhile
                 logger.debug("%s: %s not sent: %s", self.peer, type(event).__name__, error)
 
-    def _close_socket(self) -> None:
+    def _close_socket(self, lingers: bool = False) -> None:
         """Close the socket once all written bytes are sent."""
         if self._transport is None or self._is_closing:
             return
@@ -274,7 +274,7 @@ class WebSocketStream(StreamWire):
         if self._timer is not None:
             self._timer.cancel()
         transport = self._transport
-        self._end(transport)
+        self._end(transport, lingers)
         self._timer = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, transport.abort)
 
 

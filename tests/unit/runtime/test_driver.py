@@ -119,7 +119,8 @@ class WireInMemory:
     def write(self, data: bytes) -> None:
         self.written += data
 
-    def close(self) -> None:
+    def close(self, lingers: bool = False) -> None:
+        del lingers
         self.closed = True
         if self.endpoint is not None:
             asyncio.get_running_loop().call_soon(self.endpoint.connection_lost, "closed")

@@ -434,6 +434,7 @@ class ClientConnection(Connection):
             if self.state_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.publish_state(self.state_at_end[0], self.state_at_end[1])
             farewell = encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
+            self.is_closed_locally = True
             self._end(False, "disconnected", now, farewell, drains=True)
         else:
             self._end(False, "given up", now)
