@@ -15,7 +15,7 @@ from penstock.control.client import ask
 from penstock.control.cluster_requests import HandOver, HandOverStarted
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Disconnect
+from penstock.protocol.packets import Disconnect, Publish, Will
 from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster
@@ -136,5 +136,42 @@ def test_a_primary_that_is_told_to_end_hands_over_and_refers_its_clients(
             client.publish("t/1", b"after")
         second.process.send_signal(signal.SIGTERM)  # nobody is left to take over
         assert second.process.wait(DEADLINE_S) == 0
+    finally:
+        members.close()
+
+
+def test_a_will_comes_once_at_qos_2_and_may_come_again_at_qos_1_after_a_failover(
+    servers: NatsCluster | EtcdCluster, tmp_path: Path
+) -> None:
+    """It is published and deleted in one commit. One whose client was connected to the lost primary
+    comes when the next one serves; one that was delivered and not acknowledged comes again."""
+    members = Members(tmp_path, servers.urls, {"cluster.name": "wills"}, ("a", "b"))
+    try:
+        first = members.start()
+        wait_for("a level standby", lambda: not first.state().problems)
+        clients = {name: RawClient(first.address, V5) for name in ("once", "again", "w1", "w2")}
+        for name, client in clients.items():
+            will = Will(f"wills/{name}", name.encode(), 2, False) if name[0] == "w" else None
+            client.connect(name, clean_start=True, expiry_s=3600 if will is None else 0, will=will)
+        assert clients["once"].subscribe("wills/#", qos=2) == [2]
+        assert clients["again"].subscribe("wills/#", qos=1) == [1]
+        clients["w1"].drop()
+        assert clients["once"].take_payloads(1) == [b"w1"]
+        assert not clients["again"].expect(Publish).dup  # and no PUBACK
+        clients["once"].publish("t", b"so the acknowledgement is committed", 1)
+        first.kill()
+        for name in ("once", "again", "w2"):
+            clients[name].drop()
+        second = members.wait_for_primary(other_than=first)
+        seen: dict[str, list[tuple[bytes, bool]]] = {}
+        for name in ("once", "again"):
+            with RawClient(second.address, V5) as client:
+                assert client.connect(name, clean_start=False, expiry_s=3600).session_present
+                count = 1 if name == "once" else 2
+                taken = [client.take() for _ in range(count)]
+                seen[name] = [(message.payload, message.dup) for message in taken]
+                assert [one for one in client.settle() if isinstance(one, Publish)] == []
+        assert seen["once"] == [(b"w2", False)]
+        assert seen["again"] == [(b"w1", True), (b"w2", False)]
     finally:
         members.close()
