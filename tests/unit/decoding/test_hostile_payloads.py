@@ -321,7 +321,7 @@ def test_bits_of_sparkplug_are_bounded() -> None:
 
     found = decode(payload(800), payload(8000), kind="sparkplug_b", values_max=2000)
     assert found.sources == [0]
-    assert found.broken == {1: "The payload has more values than values_max allows (2000)."}
+    assert found.broken == {1: "The payload becomes more values than values_max allows (2000)."}
 
 
 def test_a_level_of_a_topic_is_read_in_linear_time() -> None:

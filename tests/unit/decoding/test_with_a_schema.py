@@ -265,13 +265,12 @@ def test_single_objects_of_avro_carry_their_schemas_fingerprint(tmp_path: Path) 
     assert found.broken == {
         1: "The payload is no single object of Avro, which begins with C3 01.",
         2: "The payload has another schema's fingerprint, 0000000000000000.",
-        3: "The payload is no single object of Avro, which begins with C3 01.",
-    }
+    }, "an empty payload is not broken"
 
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", avro(DATUM)[:-1], avro(DATUM) + b"\0", b"\xff" * 40, b"\x0e\x08"],
+    [avro(DATUM)[:-1], avro(DATUM) + b"\0", b"\xff" * 40, b"\x0e\x08"],
 )
 def test_what_is_no_avro_of_the_schema_is_told(payload: bytes, tmp_path: Path) -> None:
     found = decode(payload, avro(DATUM), kind="avro", schema_file=written(tmp_path, SCHEMA))
