@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import trustme
+from typer.testing import CliRunner
 
+from penstock.cli.main import app
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
 from penstock.cluster.log import (
     AppendRefused,
@@ -23,6 +26,7 @@ from penstock.cluster.log import (
 )
 from penstock.cluster.nats_client import FRESH_S
 from penstock.config.cluster import Cluster
+from penstock.errors import StoreError
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.fake_nats import INFO, FakeNats
 from tests.support.nats_cluster import NatsCluster, needed
@@ -122,6 +126,42 @@ def test_five_copies_outlive_two_servers(start: Start) -> None:
             return False
 
         wait_for("an entry on three of five", is_appended)
+
+
+def test_a_server_that_will_not_come_back_is_replaced_by_one_of_another_name(
+    start: Start, tmp_path: Path
+) -> None:
+    """As `penstock cluster remove` does it, with the login of the system account."""
+    accounts = (
+        "accounts { P { jetstream: enabled, users: [{ user: p, password: p }] }\n"
+        "SYS { users: [{ user: s, password: s }] } }\nsystem_account: SYS\n"
+    )
+    for user in "ps":
+        (tmp_path / user).write_text(f"{user}:{user}\n")
+    config = tmp_path / "penstock.toml"
+    cluster = start(4, lines=accounts)
+    settings = Cluster(log=cluster.urls, name="orders", credentials_file=str(tmp_path / "p"))
+    config.write_text(
+        f'[cluster]\nname = "orders"\nlog = {json.dumps(list(cluster.urls))}\n'
+        f'credentials_file = "{tmp_path}/p"\n'
+    )
+    command = ["cluster", "remove", "--config", str(config), "--system-login", str(tmp_path / "s")]
+    with closing(JetStreamLog(settings, "test")) as log:
+        assert works(log)
+        wait_for("three copies", lambda: len(log.state(CALL_S).nodes) == 3)
+        with pytest.raises(StoreError, match="nobody is not removed"):
+            CliRunner().invoke(app, [*command, "nobody"], catch_exceptions=False)
+        lost = next(node.name for node in log.state(CALL_S).nodes if not node.is_leader)
+        cluster.server(lost).kill()
+        assert CliRunner().invoke(app, [*command, lost], catch_exceptions=False).exit_code == 0
+
+        def is_replaced() -> bool:
+            nodes = log.state(CALL_S).nodes
+            names = {node.name for node in nodes}
+            return len(names) == 3 and lost not in names and all(one.is_current for one in nodes)
+
+        wait_for("a copy on the fourth server", is_replaced)
+        log.append(b"second", 1, DEADLINE_S)
 
 
 def test_a_stream_in_memory_is_refused(start: Start) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli import cluster_reseed, cluster_status
+from penstock.cli.options import ConfigFile
 from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Several machines with one log of commits.")
@@ -16,6 +17,8 @@ app = typer.Typer(no_args_is_help=True, help="Several machines with one log of c
 app.command()(cluster_status.status)
 app.command()(cluster_status.switch)
 app.command()(cluster_reseed.reseed)
+
+REMOVE_S_MAX: Final = 15.0
 
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(MB|GB|TB)")
 
@@ -144,6 +147,35 @@ def init(
             f"  openssl rand -hex 32 > {plan.path('tokens')}"
             f"    [stream] token_file = {plan.path('tokens')!r}"
         )
+
+
+@app.command()
+def remove(
+    server: Annotated[
+        str, typer.Argument(metavar="NAME", help="The machine that will not come back.")
+    ],
+    config: ConfigFile = None,
+    login: Annotated[
+        str,
+        typer.Option(
+            "--system-login",
+            metavar="FILE",
+            help="Login of the system account; else nats-system.login beside the brokers'.",
+        ),
+    ] = "",
+) -> None:
+    """Forget a machine's NATS server, which does not run and will not come back.
+
+    Its copy of the log is made on another server that runs.
+    """
+    from penstock.cluster.removing import remove_server
+    from penstock.cluster.setup.files import SYSTEM_LOGIN
+    from penstock.config.load import load_settings
+
+    cluster = load_settings(config, {}).cluster
+    file = login or str(Path(cluster.credentials_file).parent / SYSTEM_LOGIN)
+    remove_server(cluster, server, file, REMOVE_S_MAX)
+    print(f"{server} is removed: another server that runs gets its copy of the log")
 
 
 @app.command()
