@@ -24,7 +24,8 @@ def judge_text(store: Store, epoch: str, offset: int, mark: str) -> Verdict:
 
 
 async def refuse_other_history(store: Store, who: str, epoch: str, offset: int, mark: str) -> None:
-    """Raise if the position of a reader or table is not of the log's history.
+    """Raise if the position of a reader or table is not of the log's history; an offset behind the
+    log's end is left to the caller.
 
     Args:
         store: the store with the log.
@@ -41,6 +42,8 @@ async def refuse_other_history(store: Store, who: str, epoch: str, offset: int, 
     loop = asyncio.get_running_loop()
     verdict = await loop.run_in_executor(None, judge_text, store, epoch, offset, mark)
     if verdict.is_same:
+        return
+    if verdict.parts_at is None and epoch == store.epoch and offset > store.log_extent().end:
         return
     if verdict.parts_at is not None:
         raise EpochMismatch(f"{who}: {parted_in_words(epoch, offset, verdict)}")

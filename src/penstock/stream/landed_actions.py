@@ -82,7 +82,7 @@ class LandedActions:
         )  # the service fills them in
         stream = self._stream(request.stream)
         extent = self._log.extent(stream)
-        check_history(self._log, request.epoch, request.end, request.mark)
+        check_history(self._log, request.epoch, request.end, request.mark, refuses_ahead=False)
         selector = TopicSelector([stream.topic_filters, request.topics])
         position = ask_broker(self._data_dir, request, ReceiptPosition)
         while position.offset < min(request.end, extent.end) and time.monotonic() < deadline_s:

@@ -59,7 +59,7 @@ class ReaderActions:
     def _lease(self, fields: dict[str, Any], grant: Grant) -> object:
         request = read_request(fields, Lease, grant)
         self._check_stream(request.stream)
-        check_history(self._log, request.epoch, request.offset, request.mark)
+        check_history(self._log, request.epoch, request.offset, request.mark, refuses_ahead=False)
         return ask_broker(self._data_dir, request, LeaseGrant)
 
     def _release(self, fields: dict[str, Any], grant: Grant) -> object:
@@ -85,8 +85,18 @@ def read_request(fields: dict[str, Any], kind: type[RequestT], grant: Grant) -> 
         raise RequestError(Refusal.BAD_REQUEST, f"the request is not understood: {error}") from None
 
 
-def check_history(log: LogFollower, epoch: str, offset: int, mark: str) -> None:
-    """Raise RequestError if a position is not of the log's history, or its mark is none."""
+def check_history(
+    log: LogFollower, epoch: str, offset: int, mark: str, *, refuses_ahead: bool = True
+) -> None:
+    """Raise RequestError if a position is not of the log's history, or its mark is none.
+
+    Args:
+        log: the log.
+        epoch: epoch of the position.
+        offset: its offset.
+        mark: text of its mark.
+        refuses_ahead: False leaves it to the caller to refuse an offset behind the log's end.
+    """
     try:
         verdict = log.judge(epoch, offset, parse_mark(mark))
     except ValueError as error:
@@ -94,9 +104,10 @@ def check_history(log: LogFollower, epoch: str, offset: int, mark: str) -> None:
     if verdict.parts_at is not None:
         why = parted_in_words(epoch, offset, verdict)
         raise RequestError(Refusal.EPOCH_MISMATCH, why)
-    history = log.history()
     if not verdict.is_same:
-        raise unknown_history(history, epoch, offset)
+        unknown = unknown_history(log.history(), epoch, offset)
+        if refuses_ahead or unknown.refusal is not Refusal.BEHIND:
+            raise unknown
 
 
 def unknown_history(history: History, epoch: str, offset: int) -> RequestError:
