@@ -53,7 +53,15 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.read_control import ReadControl
-from penstock.runtime.stop import CLOSED, COMMITTING, FLUSHING, NEXT, RUNNING, StopState
+from penstock.runtime.stop import (
+    CLOSED,
+    COMMITTING,
+    DRAIN_S_MAX,
+    FLUSHING,
+    NEXT,
+    RUNNING,
+    StopState,
+)
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import Wire
@@ -62,7 +70,6 @@ logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
 _PROGRESS_S: Final = 0.05  # time that progress of sessions waits for a commit
-DRAIN_S_MAX: Final = 5.0  # time that a closed connection waits for its last commit
 
 
 @final

@@ -46,3 +46,6 @@ FLUSHING: Final = StopState("flushing", commits=False, s_max=5.0)
 CLOSED: Final = StopState("closed", commits=False, s_max=0.0)
 
 NEXT: Final = {RUNNING: COMMITTING, COMMITTING: FLUSHING, FLUSHING: CLOSED}
+
+DRAIN_S_MAX: Final = 5.0
+"""Seconds for which a connection that is closed without a stop waits for its last commit."""
