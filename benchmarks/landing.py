@@ -49,7 +49,8 @@ from benchmarks.paho_ingestion import subscribe
 from benchmarks.publish import publish_messages
 from penstock.cli.version import version_text
 from penstock.config.table import TableDefinition
-from penstock.spark.jobs.landing import TRIGGER_S, Landing, LandingSettings
+from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.settings import TRIGGER_S, LandingSettings
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.offsets import Position
 from penstock.spark.session import local_spark

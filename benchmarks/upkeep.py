@@ -135,7 +135,7 @@ class TableWriter:
         """Make a commit, run upkeep, and record the times."""
         files = _write_files(self.table, self._commits)
         started_s, cpu_s = time.perf_counter(), time.process_time()
-        _commit_files(self.table, self._commits, files)
+        _commit_files(self.table, files)
         landed_s = time.perf_counter()
         self.figures.cpu_ms.append((time.process_time() - cpu_s) * 1000)
         self.figures.commit_ms.append((landed_s - started_s) * 1000)
@@ -183,12 +183,11 @@ def run(
     )
 
 
-def _commit_files(table: LandedTable, number: int, files: list[NewFile]) -> None:
-    """Commit files to the table with the reads that a landing makes before."""
-    batch = Batch("benchmark", number, _SELECTION)
-    assert not table.has_landed(batch)
-    seen = table.landed_end(_SELECTION)
-    table.commit(batch, files, seen, seen + FILES_PER_COMMIT * ROWS_PER_FILE)
+def _commit_files(table: LandedTable, files: list[NewFile]) -> None:
+    """Commit files to the table with the read that a landing makes before."""
+    landed = table.landed(_SELECTION)
+    seen = 0 if landed is None else landed.end
+    table.commit(Batch(_SELECTION, seen, seen + FILES_PER_COMMIT * ROWS_PER_FILE), files)
 
 
 def _write_files(table: LandedTable, number: int) -> list[NewFile]:

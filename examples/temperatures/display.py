@@ -121,7 +121,7 @@ def _kills_table(kills: list[Kill], ledgers: Collection[Ledger]) -> Table:
             )
             cut = f"{kill.in_flight.total()} readings in flight ({counts})"
         else:
-            batch = "between batches" if kill.batch is None else f"batch {kill.batch}"
+            batch = "a batch" if kill.in_batch else "between batches"
             behind = sum(ledger.acknowledged_by(kill.wall_s) for ledger in ledgers) - kill.rows
             cut = f"{batch}, {max(0, behind)} acknowledged readings not yet in the table"
         grid.add_row(f"{kill.at_s:.1f} s", kill.target, cut, f"{kill.down_s:.1f} s")

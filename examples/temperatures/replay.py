@@ -102,7 +102,7 @@ class Kill:
         at_s: seconds since the beginning.
         down_s: until it was ready again (the broker) or had committed again (the Spark job).
         in_flight: readings sent and not acknowledged when the connections broke, by QoS.
-        batch: Spark's batch that was cut off, if one was.
+        in_batch: whether a batch was cut off that had written files.
         rows: rows of the table at that moment.
         wall_s: that moment, in seconds since the Unix epoch.
     """
@@ -111,7 +111,7 @@ class Kill:
     at_s: float
     down_s: float = 0.0
     in_flight: Counter[int] = field(default_factory=Counter)
-    batch: int | None = None
+    in_batch: bool = False
     rows: int = 0
     wall_s: float = 0.0
 
@@ -267,10 +267,10 @@ class Replay:
             self._wait_for_batch()
             kill.at_s, kill.wall_s = self.elapsed_s, time.time()
             self._spark.kill()
-            kill.batch = table.batch_under_way(self.table)
+            kill.in_batch = table.batch_under_way(self.table)
             kill.rows = table.row_count(self.table)
             self._spark.start()
-            cut = "between two batches" if kill.batch is None else f"in batch {kill.batch}"
+            cut = "in a batch" if kill.in_batch else "between two batches"
             self._tell(f"Spark job killed {cut}, and started again")
             self._returning = (kill, table.commit_count(self.table))
         return kill
@@ -338,12 +338,8 @@ class Replay:
         )
 
     def _wait_for_batch(self) -> None:
-        """Until a batch is under way, and then for some part of it; the job does not wait."""
-        self._wait(
-            lambda: table.batch_under_way(self.table) is not None,
-            COMMIT_S_MAX,
-            "the Spark job to begin a batch",
-        )
+        """Until a batch has ended, and then for some part of the next; the job does not wait."""
+        self._wait_for_commit()
         time.sleep(self._random.uniform(*INTO_BATCH_S))
 
     def _pause(self, seconds: float) -> None:

@@ -44,11 +44,9 @@ def rows(path: Path) -> list[Row]:
     ]
 
 
-def batch_under_way(path: Path) -> int | None:
-    """The batch that Spark's checkpoint has planned and not finished, or None."""
-    planned, finished = (_newest(path / "_checkpoint" / name) for name in ("offsets", "commits"))
-    return planned if planned > finished else None
-
-
-def _newest(directory: Path) -> int:
-    return max((int(file.name) for file in directory.glob("[0-9]*")), default=-1)
+def batch_under_way(path: Path) -> bool:
+    """Whether a batch has written files that no commit names yet."""
+    if not commit_count(path):
+        return False
+    committed_s = max(file.stat().st_mtime for file in (path / "_delta_log").glob("*.json"))
+    return any(file.stat().st_mtime > committed_s for file in path.glob("date=*/*.parquet"))

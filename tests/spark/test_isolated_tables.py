@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.failure_file import TableFailure, read_failure
-from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
+from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.status import table_status

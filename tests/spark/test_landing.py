@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +14,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
-from penstock.spark.contents import newest_rows, read_contents, read_table
-from penstock.spark.jobs.landing import Landing, LandingSettings
+from penstock.spark.contents import newest_rows, read_contents, read_landed_end, read_table
+from penstock.spark.jobs.landing import Landing
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.session import SparkFailed
-from penstock.stream.client import StreamClient
+from penstock.spark.jobs.settings import LandingSettings
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import wait_until
@@ -43,15 +42,13 @@ def land(spark: SparkSession) -> Land:
     return run
 
 
+def _has_rows(table: Path) -> bool:
+    return (table / "_delta_log").is_dir() and bool(landed(table))
+
+
 def landed(table: Path) -> list[int]:
     offsets = DeltaTable(table).to_pyarrow_table(columns=["offset"]).column("offset")
     return sorted(offsets.to_pylist())
-
-
-def forget_done(settings: LandingSettings, batch_id: int) -> None:
-    """As if the driver had died after the table's commit and before Spark's."""
-    for name in (str(batch_id), f".{batch_id}.crc"):
-        (settings.checkpoint_dir / "commits" / name).unlink(missing_ok=True)
 
 
 def test_messages_land_with_all_columns_partitioned_by_date(
@@ -72,23 +69,6 @@ def test_messages_land_with_all_columns_partitioned_by_date(
     assert [row["offset"] for row in newest_rows(settings.table, 3).to_pylist()] == [59, 58, 57]
     by_spark = read_table(spark, settings.table).where("date = '2023-11-15'").orderBy("offset")
     assert [bytes(row.payload) for row in by_spark.limit(2).collect()] == [b"2", b"3"]
-
-
-def test_a_replayed_batch_is_recognised_also_the_one_with_id_0(
-    log: LogWriter, settings: LandingSettings, land: Land
-) -> None:
-    log.append(10)
-    land(settings)
-    forget_done(settings, 0)
-    assert land(settings).replayed == 1
-    assert landed(settings.table) == list(range(10))
-
-    log.append(10)
-    land(settings)
-    forget_done(settings, 1)
-    log.append(10)
-    assert land(settings).replayed == 1
-    assert landed(settings.table) == list(range(30))
 
 
 def test_a_lost_checkpoint_repeats_nothing(
@@ -135,33 +115,13 @@ def test_a_second_job_with_the_same_checkpoint_is_refused(
     assert landed(settings.table) == [0]
 
 
-def test_a_planner_that_is_late_is_started_again(
-    log: LogWriter, settings: LandingSettings, land: Land, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log.append(10)
-    watch = Landing._watch
-    queries: list[str] = []
-
-    def late_once(landing: Landing, query: StreamingQuery, client: StreamClient) -> None:
-        queries.append(str(query.id))
-        if len(queries) == 1:
-            query.stop()
-            raise SparkFailed("Spark ended the query: Python worker failed to connect back.")
-        watch(landing, query, client)
-
-    monkeypatch.setattr(Landing, "_watch", late_once)
-    assert land(settings).offset == 10
-    assert landed(settings.table) == list(range(10))
-    assert queries[0] == queries[1]
-
-
-def test_batches_without_matching_messages_commit_nothing(
+def test_a_table_whose_topics_match_nothing_is_passed_without_a_row(
     log: LogWriter, settings: LandingSettings, land: Land
 ) -> None:
     log.append(10, topics=("a",))
     chosen = replace(settings, topics=("b/#",))
     assert land(chosen).rows_landed == 0
-    assert not (settings.table / "_delta_log").exists()
+    assert read_landed_end(settings.table, log.epoch, "messages") == 10
     log.append(10, topics=("a", "b/1"))
     assert land(chosen).rows_landed == 5
     assert landed(settings.table) == [11, 13, 15, 17, 19]
@@ -176,21 +136,21 @@ def test_a_table_of_other_messages_is_refused(
         land(replace(settings, topics=("plant/#",)))
 
 
-@pytest.mark.torture("one more checkpoint that is refused")
-def test_a_checkpoint_that_passed_messages_by_mistake_is_not_taken_for_others(
+@pytest.mark.torture("one more table that is refused")
+def test_a_table_that_passed_messages_by_mistake_is_not_taken_for_others(
     log: LogWriter, settings: LandingSettings, land: Land
 ) -> None:
     log.append(6)
     assert land(replace(settings, topics=("plnt/#",))).rows_landed == 0
     corrected = replace(settings, topics=("plant/#",))
-    with pytest.raises(ConfigError, match=r"made for stream messages, topics plnt/#, .* remove"):
+    with pytest.raises(ConfigError, match=r"holds .* topics plnt/#; land .* topics plant/# in"):
         land(corrected)
-    shutil.rmtree(settings.checkpoint_dir)
+    shutil.rmtree(settings.table)
     assert land(corrected).rows_landed == 6
     assert landed(settings.table) == list(range(6))
 
 
-def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_table(
+def test_a_log_of_another_epoch_is_added_to_the_table_when_the_user_says_where_it_begins(
     log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
 ) -> None:
     log.append(10)
@@ -202,9 +162,11 @@ def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_tabl
         other.address = service.address
         other.start()
         try:
-            with pytest.raises(EpochMismatch, match="Give a new --checkpoint"):
+            shutil.rmtree(settings.checkpoint_dir)  # what has landed is in the table
+            with pytest.raises(EpochMismatch, match="before offset 10 has landed, and the log is"):
                 land(settings)
-            land(replace(settings, checkpoint=tmp_path / "new-checkpoint"))
+            begin = json.dumps({"0": 0, "epoch": restored.epoch})
+            land(replace(settings, starting_offsets=begin))
         finally:
             other.stop()
     assert landed(settings.table) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
@@ -214,7 +176,7 @@ def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_tabl
 def test_a_job_that_accepts_losses_does_not_mix_a_new_log_with_the_one_it_began_with(
     log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
 ) -> None:
-    """The source goes on with it while the job runs; its offsets count from anew."""
+    """Its offsets count from anew."""
     log.append(10)
     restored = LogWriter(tmp_path / "restored", "20270101T000000-00000002")
     other = ServiceProcess(restored.data_dir)
@@ -223,11 +185,11 @@ def test_a_job_that_accepts_losses_does_not_mix_a_new_log_with_the_one_it_began_
     with ThreadPoolExecutor() as pool:
         job = pool.submit(land, accepting)
         try:
-            wait_until(lambda: (settings.table / "_delta_log").is_dir(), "the first rows")
+            wait_until(lambda: _has_rows(settings.table), "the first rows")
             service.kill()
             restored.append(4)
             other.start()
-            with pytest.raises(EpochMismatch, match="Give a new --checkpoint"):
+            with pytest.raises(EpochMismatch, match="the log is now of epoch"):
                 job.result(60)
         finally:
             other.stop()

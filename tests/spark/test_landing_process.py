@@ -84,7 +84,7 @@ def test_sigterm_ends_the_job_cleanly_even_while_the_service_is_away(
 ) -> None:
     log.append(10)
     process = job.start("--trigger", "0")
-    wait_until(lambda: job.version() >= 0, "the first commit")
+    wait_until(lambda: job.version() >= 1, "the first rows")
     started = descendants(process.pid)
     service.kill()
     process.send_signal(signal.SIGTERM)

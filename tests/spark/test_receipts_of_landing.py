@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.protocol.properties import Properties
-from penstock.spark.jobs.landing import Landing, LandingSettings
+from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.settings import LandingSettings
 from penstock.stream.client import StreamClient
 from tests.spark.test_landing_process import Job
 from tests.spark.waiting import wait_until

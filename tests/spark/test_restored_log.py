@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.config.table import TableDefinition
 from penstock.errors import EpochMismatch
 from penstock.protocol.kinds import V5
-from penstock.spark.jobs.landing import CHECKPOINT_NAME, Landing, LandingSettings
+from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.settings import LandingSettings
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.declared import DeclaredTable
 from tests.spark.waiting import run_available
@@ -102,8 +103,7 @@ def test_a_table_that_was_ahead_of_the_backup_gets_what_is_new_once(
     assert f"all before offset 5 has landed, and the log is now of epoch {epoch}" in sentence
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e"]
 
-    shutil.rmtree(tmp_path / "readings" / CHECKPOINT_NAME)
-    land(starting_offsets=json.dumps({"0": min(end, 5)}))
+    land(starting_offsets=json.dumps({"0": min(end, 5), "epoch": epoch}))
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f"]
     publish(broker, "g")
     land()  # from then on as ever
@@ -125,15 +125,12 @@ def test_a_declared_table_that_was_behind_the_backup_gets_what_it_had_not(
     publish(broker, "a", "b")
     path = tables_run()
     publish(broker, "c")
-    end, _ = restored(broker, back_up(broker, tmp_path / "backup"))
+    end, epoch = restored(broker, back_up(broker, tmp_path / "backup"))
     publish(broker, "d")
 
-    with pytest.raises(
-        EpochMismatch, match=r"all before offset 2 has landed.*remove that directory"
-    ):
+    with pytest.raises(EpochMismatch, match=r"all before offset 2 has landed.*name the offset at"):
         tables_run()
-    shutil.rmtree(path / CHECKPOINT_NAME)
-    tables_run(starting_offsets=json.dumps({"0": min(end, 2)}))
+    tables_run(starting_offsets=json.dumps({"0": min(end, 2), "epoch": epoch}))
     assert payloads(path, "value") == ["a", "b", "c", "d"]
 
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from penstock.cli.table import app
-from penstock.spark.jobs.landing import Landing, LandingSettings
+from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.settings import LandingSettings
 from penstock.stream.credentials import Credentials
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock.spark.jobs.landing import PLANNER_ATTEMPTS_MAX, PLANNER_LATE
+from penstock.spark.jobs.stateful import PLANNER_ATTEMPTS_MAX, PLANNER_LATE
 
 DEADLINE_S = 300  # for machines that do much else
 

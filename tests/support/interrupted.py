@@ -69,15 +69,17 @@ def _service() -> Callable[[], object]:
 
 def _landing() -> Callable[[], object]:
     from penstock.cli.spark_jobs import stop_on_signals
-    from penstock.spark.jobs import landing as job
+    from penstock.spark.jobs import job
+    from penstock.spark.jobs.landing import Landing
+    from penstock.spark.jobs.settings import LandingSettings
     from penstock.stream.client import StreamUnavailable
 
     class Away:
-        def offsets(self, _stream: str) -> object:
+        def offsets(self, _stream: str, **_: object) -> object:
             raise StreamUnavailable("away")
 
     job.POLL_S = 0.001  # type: ignore[misc]  # as many rounds as there are lines
-    landing = job.Landing(job.LandingSettings(Path("table"), connect_timeout_s=600))
+    landing = Landing(LandingSettings(Path("table"), connect_timeout_s=600))
     stop_on_signals(landing.stop)
     return lambda: landing._wait_for_log(Away())  # type: ignore[arg-type]
 

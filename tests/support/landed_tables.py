@@ -22,8 +22,6 @@ from penstock.spark.tables.iceberg import IcebergTable
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SELECTION = Selection(EPOCH, "messages", ("plant/+/temp",))
-BATCH_0 = Batch("query-1", 0, SELECTION)
-BATCH_1 = Batch("query-1", 1, SELECTION)
 
 SCHEMA = pa.schema(
     [
@@ -79,8 +77,21 @@ def written(table: LandedTable, found: pa.Table) -> list[NewFile]:
     return list(write_files({ROWS: table.layout}, "part", [{ROWS: found}]))
 
 
-def land(table: LandedTable, batch: Batch, start: int, end: int) -> Outcome:
-    return table.commit(batch, written(table, rows(start, end)), start, end)
+def land(table: LandedTable, start: int, end: int, seen: int | None = None) -> Outcome:
+    """Rows of these offsets, on top of what the table is thought to end at: at the first, unless
+    something else is given."""
+    batch = Batch(SELECTION, start if seen is None else seen, end)
+    return table.commit(batch, written(table, rows(start, end)))
+
+
+def landed_end(table: LandedTable, selection: Selection = SELECTION) -> int:
+    landed = table.landed(selection)
+    return 0 if landed is None else landed.end
+
+
+def landed_start(table: LandedTable, selection: Selection = SELECTION) -> int | None:
+    landed = table.landed(selection)
+    return None if landed is None else landed.start
 
 
 def read(kind: str, table: LandedTable) -> list[dict[str, Any]]:

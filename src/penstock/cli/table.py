@@ -31,7 +31,6 @@ from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.spark.tables.api import Contents
     from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
@@ -50,7 +49,7 @@ Checkpoint = Annotated[
     typer.Option(
         metavar="DIR",
         parser=local_directory,
-        help="Spark's checkpoint; default: TABLE/_checkpoint.",
+        help="The job's lock and output; default: TABLE/_checkpoint.",
     ),
 ]
 
@@ -103,7 +102,8 @@ def run(
     from penstock.cli.table_display import progress_display
 
     with require_spark():
-        from penstock.spark.jobs.landing import Landing, LandingSettings
+        from penstock.spark.jobs.landing import Landing
+        from penstock.spark.jobs.settings import LandingSettings
         from penstock.spark.options import parse_options
         from penstock.spark.session import LOCAL_MASTER
         from penstock.spark.topics import parse_topics
@@ -148,7 +148,6 @@ def status(
     access: StreamCredentialOptions,
     server: Server = SERVER,
     stream: StreamName = "messages",
-    checkpoint: Checkpoint = None,
 ) -> None:
     """Show the content of the table, and how far it is behind the log."""
     with require_spark():
@@ -163,7 +162,7 @@ def status(
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
         ("epoch", contents.epoch or "-"),
         ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
-        ("lag", _lag_text(contents, service, stream, checkpoint or table / "_checkpoint")),
+        ("lag", _lag_text(table.absolute(), service, stream)),
     )
     print_pairs(pairs)
 
@@ -200,11 +199,9 @@ def vacuum(
     print_removed(names, dry_run=dry_run)
 
 
-def _lag_text(
-    contents: Contents, service: tuple[str, Credentials], stream: str, checkpoint: Path
-) -> str:
+def _lag_text(table: Path, service: tuple[str, Credentials], stream: str) -> str:
     from penstock.errors import PenstockError
-    from penstock.spark.checkpoints import read_checkpoint
+    from penstock.spark.contents import read_landed_end
     from penstock.stream.client import StreamClient
 
     address, credentials = service
@@ -215,14 +212,10 @@ def _lag_text(
         return f"unknown: {error}"
     except PenstockError:
         return f"unknown: no stream service answers at {address}"
-    if contents.epoch != log.epoch:
+    landed_end = read_landed_end(table, log.epoch, stream)
+    if landed_end is None:
         return f"unknown: the log at {address} is of epoch {log.epoch}"
-    position = contents.landed_end or 0
-    done = read_checkpoint(checkpoint).done
-    if done is not None and done.single_log.epoch == log.epoch:
-        # The checkpoint also covers messages that the topic filters exclude.
-        position = max(position, done.single_log.offset)
-    return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
+    return f"{max(0, log.latest - landed_end):,} of {log.latest:,} offsets"
 
 
 def _message_cells(row: dict[str, Any]) -> tuple[Any, ...]:

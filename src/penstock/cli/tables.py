@@ -130,7 +130,7 @@ def status(
     """Show the content of the tables, and how far they are behind the log."""
     tables, (address, credentials) = _select_tables(config, names, server, access)
     with require_spark():
-        from penstock.spark.jobs.landing import CHECKPOINT_NAME
+        from penstock.spark.jobs.settings import CHECKPOINT_NAME
         from penstock.spark.tables.status import table_status
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
@@ -176,7 +176,7 @@ def backfill(
     with require_spark():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.jobs.backfill import backfill as fill
-        from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
+        from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME
         from penstock.spark.jobs.tables import RunSettings
         from penstock.spark.session import LOCAL_MASTER, local_spark
 

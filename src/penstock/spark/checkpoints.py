@@ -6,13 +6,14 @@
 
 A batch that is planned and not committed is replayed when the query starts again.
 
-Penstock adds one file to those of Spark:
+Only tables whose query has state have one. Penstock adds two files to those of Spark:
 
     <checkpoint>/penstock-selection.json   stream, topics and derivation of the query
+    <checkpoint>/penstock-landed.json      number of the last batch with rows in the table
 
 Spark's files have offsets, and not which messages before them the query read. A query that
 continued with another selection would silently leave out messages of that selection before its
-offset.
+offset. The second file tells a table that is older than the state.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from penstock.spark.topics import selection_text
 _METADATA_LINE: Final = 1
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_POSITION: Final = "-"
+
+_LANDED_NAME: Final = "penstock-landed.json"
 
 SELECTION_NAME: Final = "penstock-selection.json"
 """The name of the file with the query's selection, in the checkpoint."""
@@ -59,9 +62,48 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     planned = _last_batch(directory / "offsets")
     done = _last_batch(directory / "commits")
     return Checkpoint(
-        planned=None if planned is None else _read_end(directory, planned),
-        done=None if done is None else _read_end(directory, done),
+        planned=None if planned is None else read_planned_end(directory, planned),
+        done=None if done is None else read_planned_end(directory, done),
     )
+
+
+def read_query_id(directory: Path) -> str | None:
+    """Return the id of the query that the checkpoint belongs to; None without one.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = directory / "metadata"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"the checkpoint file {path} cannot be read: {error}") from error
+
+
+def note_batch(directory: Path, batch_id: int) -> None:
+    """Store the number of the last batch that the table has rows of."""
+    unfinished = directory / f"{_LANDED_NAME}.new"
+    unfinished.write_text(json.dumps({"batch": batch_id}), encoding="utf-8")
+    sync(unfinished)
+    unfinished.replace(directory / _LANDED_NAME)
+    sync(directory)
+
+
+def read_noted_batch(directory: Path) -> int:
+    """Return the number of the last batch that the table had rows of; -1 if unknown.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = directory / _LANDED_NAME
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["batch"])
+    except FileNotFoundError:
+        return -1
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"the checkpoint file {path} cannot be read: {error}") from error
 
 
 def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) -> float | None:
@@ -91,7 +133,7 @@ def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) ->
     if len(times_s) < 2:
         return None
     first, last = min(times_s), max(times_s)
-    begin, end = _read_end(directory, first), _read_end(directory, last)
+    begin, end = read_planned_end(directory, first), read_planned_end(directory, last)
     duration_s = times_s[last] - times_s[first]
     if (
         begin is None
@@ -182,7 +224,7 @@ def _batches(log: Path) -> list[int]:
     return sorted(int(path.name) for path in log.iterdir() if path.name.isdigit())
 
 
-def _read_end(directory: Path, batch_id: int) -> Position | None:
+def read_planned_end(directory: Path, batch_id: int) -> Position | None:
     """Return the end of a planned batch; None if it has none, or its file was removed."""
     path = directory / "offsets" / str(batch_id)
     try:

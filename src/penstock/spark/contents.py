@@ -38,6 +38,26 @@ def read_contents(path: Path) -> Contents:
     return contents_of(_open(path), path)
 
 
+def read_landed_end(path: Path, epoch: str, stream: str) -> int | None:
+    """Return the offset after the last message that has landed in the table in `path`.
+
+    Args:
+        path: the table.
+        epoch: the epoch of the log.
+        stream: the stream that lands in the table.
+
+    Returns:
+        None if landing of this log has not begun.
+
+    Raises:
+        ConfigError: there is no table.
+        TableError: the table cannot be read.
+    """
+    delta = _open(path)
+    topics = (delta.metadata().description or "").partition(", topics ")[2]
+    return delta.transaction_version(f"penstock-log:{epoch}/{stream}/{topics}")
+
+
 def newest_rows(path: Path, count: int) -> pa.Table:
     """Return the last `count` rows of the table in `path`, the newest first.
 

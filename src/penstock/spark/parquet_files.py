@@ -187,19 +187,19 @@ _FILES_SCHEMA: Final = pa.schema(
 
 
 def file_writer(
-    layouts: Mapping[str, Layout], split: Split, batch_id: int
+    layouts: Mapping[str, Layout], split: Split, number: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for `DataFrame.mapInArrow`: messages in, one row for each file out.
 
     Args:
         layouts: the layouts of the tables, by name.
         split: assigns rows to tables; pickled, and called with the batches in order.
-        batch_id: the number of the batch, which is in the files' names for people.
+        number: the number of the batch, which is in the files' names for people.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = (split(pa.Table.from_batches([batch])) for batch in batches)
-        files = list(write_files(layouts, f"part-{batch_id:010d}", parts))
+        files = list(write_files(layouts, f"part-{number:010d}", parts))
         if files:
             yield pa.RecordBatch.from_pylist([asdict(file) for file in files], _FILES_SCHEMA)
 

@@ -10,11 +10,9 @@ after the next batch.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.control.landed_requests import ReportProgress
 from penstock.errors import PenstockError
-from penstock.spark.initial_offsets import read_pinned_position
+from penstock.spark.tables.api import Selection
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger
 
@@ -27,27 +25,21 @@ class ReceiptReporter:
     Args:
         client: a client of the stream service that does not wait for an unreachable service.
         table: name of the table.
-        stream: the stream that lands in it.
-        topics: the topic filters of the messages in the table; empty for all of the stream.
-        epoch: the epoch of the log.
-        checkpoint: the checkpoint of the query, in which its first position is stored.
+        selection: the messages that land in it.
+        start: the offset at which landing began; None if unknown.
     """
 
     def __init__(
         self,
         client: StreamClient,
         table: str,
-        stream: str,
-        topics: tuple[str, ...],
-        epoch: str,
-        checkpoint: Path,
+        selection: Selection,
+        start: int | None,
     ) -> None:
         self._client = client
         self._table = table
-        self._stream = stream
-        self._topics = topics
-        self._epoch = epoch
-        self._checkpoint = checkpoint
+        self._selection = selection
+        self._start = start
         self._reported_end = -1
         self._last_error = ""
 
@@ -59,15 +51,13 @@ class ReceiptReporter:
         """
         if end <= self._reported_end:
             return
-        first_position = read_pinned_position(self._checkpoint)
-        since = (
-            end
-            if first_position is None or first_position.epoch != self._epoch
-            else min(first_position.offset, end)
-        )
+        selection = self._selection
+        since = end if self._start is None else min(self._start, end)
         try:
             self._reported_end = self._client.report_progress(
-                ReportProgress(self._table, self._stream, self._topics, self._epoch, since, end)
+                ReportProgress(
+                    self._table, selection.stream, selection.topics, selection.epoch, since, end
+                )
             )
             self._last_error = ""
         except PenstockError as error:

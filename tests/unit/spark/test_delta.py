@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from penstock.spark.tables import delta_log
 from penstock.spark.tables.api import (
     ROWS,
     Batch,
+    Landed,
     Outcome,
     Selection,
     TableCommitFailed,
@@ -37,8 +38,7 @@ from penstock.stream.rows import STREAM_SCHEMA
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-BATCH_0 = Batch("query-1", 0, Selection(EPOCH, "messages"))
-BATCH_1 = replace(BATCH_0, batch_id=1)
+SELECTION = Selection(EPOCH, "messages")
 
 
 def rows(start: int, end: int, at: datetime = NOON) -> pa.RecordBatch:
@@ -70,9 +70,12 @@ def written(table: DeltaMessageTable, start: int, end: int) -> list[NewFile]:
     return files_of(table.layout, rows(start, end))
 
 
-def commit(table: DeltaMessageTable, batch: Batch, files: list[NewFile]) -> Outcome:
+def commit(
+    table: DeltaMessageTable, files: list[NewFile], selection: Selection = SELECTION
+) -> Outcome:
     start = min(file.first_offset for file in files)
-    return table.commit(batch, files, start, max(file.last_offset for file in files) + 1)
+    end = max(file.last_offset for file in files) + 1
+    return table.commit(Batch(selection, start, end), files)
 
 
 def landed(table: DeltaMessageTable) -> list[int]:
@@ -84,61 +87,49 @@ def table(tmp_path: Path) -> DeltaMessageTable:
     return table_at(tmp_path / "readings")
 
 
-def test_the_commit_that_creates_the_table_carries_batch_0(table: DeltaMessageTable) -> None:
-    assert not table.has_landed(BATCH_0)
-    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+def test_the_commit_that_creates_the_table_has_its_end(table: DeltaMessageTable) -> None:
+    assert table.landed(SELECTION) is None
+    assert commit(table, written(table, 0, 10)) is Outcome.LANDED
 
     found = DeltaTable(table.path)
     assert found.version() == 0
-    assert found.transaction_version("penstock-query:query-1") == 0
+    assert found.transaction_version(f"penstock-start:{EPOCH}/messages/#") == 0
     assert found.transaction_version(f"penstock-log:{EPOCH}/messages/#") == 10
 
 
-def test_a_batch_that_is_there_is_not_committed_again(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
-    restarted = table_at(table.path)
-    assert restarted.has_landed(BATCH_0)
-    assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
-    assert not restarted.has_landed(BATCH_1)
-    assert commit(restarted, BATCH_1, written(table, 10, 15)) is Outcome.LANDED
-    assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
-    assert landed(table) == list(range(15))
-
-
 def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, [*written(table, 0, 5), *written(table, 5, 10)])
+    commit(table, [*written(table, 0, 5), *written(table, 5, 10)])
     first = table.present_files()[0]
-    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, replaced=[first]) is Outcome.LANDED
+    batch = Batch(SELECTION, 10, 22)
+    assert table.commit(batch, written(table, 20, 22), [first]) is Outcome.LANDED
     kept = landed(table)
     assert kept in ([0, 1, 2, 3, 4, 20, 21], [5, 6, 7, 8, 9, 20, 21])
-    assert (
-        table.commit(BATCH_1, written(table, 20, 22), 10, 22, replaced=[first]) is Outcome.REPLAYED
-    )
-    gone = replace(BATCH_0, batch_id=2)
-    assert table.commit(gone, written(table, 30, 31), 22, 31, replaced=[first]) is Outcome.OVERTAKEN
+    gone = Batch(SELECTION, 22, 31)
+    assert table.commit(gone, written(table, 30, 31), [first]) is Outcome.OVERTAKEN
     assert landed(table) == kept
 
 
-def test_offsets_that_another_query_landed_are_not_landed_again(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
-    other = table_at(table.path)
-    theirs = replace(BATCH_0, query_id="query-2")
-    assert commit(other, theirs, written(table, 5, 15)) is Outcome.OVERTAKEN
-    assert other.landed_end(theirs.selection) == 10
-    assert commit(other, theirs, written(table, 10, 15)) is Outcome.LANDED
-    assert landed(table) == list(range(15))
+def test_an_older_copy_of_the_table_that_is_put_back_under_a_job_is_seen(
+    table: DeltaMessageTable, tmp_path: Path
+) -> None:
+    commit(table, written(table, 0, 10))
+    shutil.copytree(table.path, tmp_path / "copy")
+    commit(table, written(table, 10, 20))
+    shutil.rmtree(table.path)
+    shutil.copytree(tmp_path / "copy", table.path)
+    assert commit(table, written(table, 20, 30)) is Outcome.OVERTAKEN
+    assert commit(table, written(table, 10, 20)) is Outcome.LANDED
+    assert landed(table) == list(range(20))
 
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_writers_that_race_land_each_offset_once(table: DeltaMessageTable, *, exists: bool) -> None:
     if exists:
-        commit(
-            table, Batch("query-x", 0, Selection("another epoch", "messages")), written(table, 0, 1)
-        )
+        commit(table, written(table, 0, 1), Selection("another epoch", "messages"))
 
-    def land(query: int) -> Outcome:
+    def land(_: int) -> Outcome:
         own = table_at(table.path)
-        return commit(own, replace(BATCH_0, query_id=f"query-{query}"), written(own, 0, 10))
+        return commit(own, written(own, 0, 10))
 
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(land, range(4)))
@@ -147,15 +138,15 @@ def test_writers_that_race_land_each_offset_once(table: DeltaMessageTable, *, ex
 
 
 def test_jobs_of_different_epochs_do_not_disturb_each_other(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
-    later = Batch("query-2", 0, Selection("20270101T000000-00000002", "messages"))
-    assert table.landed_end(later.selection) == 0
-    assert commit(table, later, written(table, 0, 5)) is Outcome.LANDED
+    commit(table, written(table, 0, 10))
+    later = Selection("20270101T000000-00000002", "messages")
+    assert table.landed(later) is None
+    assert commit(table, written(table, 0, 5), later) is Outcome.LANDED
 
 
 def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: DeltaMessageTable) -> None:
     table.prepare(Selection(EPOCH, "anything"))  # there is no table yet
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     table.prepare(Selection("another epoch", "messages"))
     with pytest.raises(ConfigError, match="holds MQTT messages of stream messages, topics #; land"):
         table.prepare(Selection(EPOCH, "messages", ("a/#",)))
@@ -164,12 +155,12 @@ def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: DeltaMess
 def test_the_job_that_creates_the_table_says_what_it_holds(table: DeltaMessageTable) -> None:
     """Neither found a table when it started, so neither was refused then."""
     other = table_at(table.path)
-    theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
-    for job, batch in ((table, BATCH_0), (other, theirs)):
-        job.prepare(batch.selection)
-    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    theirs = Selection(EPOCH, "messages", ("t/#",))
+    for job, selection in ((table, SELECTION), (other, theirs)):
+        job.prepare(selection)
+    assert commit(table, written(table, 0, 10)) is Outcome.LANDED
     with pytest.raises(ConfigError, match=r"topics #; land MQTT messages of .* topics t/# in"):
-        commit(other, theirs, written(other, 0, 10))
+        commit(other, written(other, 0, 10), theirs)
     assert landed(table) == list(range(10))
 
 
@@ -179,7 +170,7 @@ def test_a_table_that_is_made_while_a_job_looks(
 ) -> None:
     """What it holds is asked of the same table as what has landed in it."""
     other = table_at(table.path)
-    theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
+    theirs = Selection(EPOCH, "messages", ("t/#",))
     refresh = table._refresh
     outcomes = []
     left = looks
@@ -189,12 +180,12 @@ def test_a_table_that_is_made_while_a_job_looks(
         found = refresh()
         left -= 1
         if left == 0:
-            outcomes.append(commit(other, theirs, written(other, 0, 10)))
+            outcomes.append(commit(other, written(other, 0, 10), theirs))
         return found
 
     monkeypatch.setattr(table, "_refresh", look)
     with suppress(ConfigError):
-        outcomes.append(commit(table, BATCH_0, written(table, 0, 10)))
+        outcomes.append(commit(table, written(table, 0, 10)))
     assert outcomes == [Outcome.LANDED], "one of them, the first"
     assert landed(table_at(table.path)) == list(range(10))
 
@@ -206,9 +197,9 @@ def test_jobs_of_other_topics_that_race_to_create_the_table(
     def land(number: int) -> str:
         own = table_at(table.path)
         topics = chosen if number % 2 else ()
-        batch = Batch(f"query-{number}", 0, Selection(EPOCH, "messages", topics))
+        selection = Selection(EPOCH, "messages", topics)
         try:
-            return commit(own, batch, written(own, 0, 10)).name
+            return commit(own, written(own, 0, 10), selection).name
         except ConfigError:
             return "REFUSED"
 
@@ -221,8 +212,8 @@ def test_jobs_of_other_topics_that_race_to_create_the_table(
 @pytest.mark.parametrize("name", ["100%", "a b", "ü", "a:b", "[*]"])
 def test_any_directory_will_do(tmp_path: Path, name: str) -> None:
     table = table_at(tmp_path / name)
-    assert commit(table, BATCH_0, written(table, 0, 3)) is Outcome.LANDED
-    assert table_at(tmp_path / name).has_landed(BATCH_0)
+    assert commit(table, written(table, 0, 3)) is Outcome.LANDED
+    assert table_at(tmp_path / name).landed(SELECTION) is not None
     assert read_contents(tmp_path / name).rows == newest_rows(tmp_path / name, 9).num_rows == 3
 
 
@@ -254,43 +245,42 @@ COMMIT_0 = f"{0:020}.json"
 COMMIT_1 = f"{1:020}.json"
 
 
-def killed_before_it_synced(table: DeltaMessageTable, batch: Batch, start: int, end: int) -> None:
+def killed_before_it_synced(table: DeltaMessageTable, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
     table.exists()
-    table._write_commit(batch, written(table, start, end), end)
+    batch, files = Batch(SELECTION, start, end), written(table, start, end)
+    table._write_commit(batch, {SELECTION.transaction_id: end}, files)
 
 
 def test_a_commit_is_synced_with_the_names_that_lead_to_it(
     table: DeltaMessageTable, synced: list[str]
 ) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     assert synced == [COMMIT_0, "_delta_log", table.path.name, table.path.parent.name]
     synced.clear()
-    commit(table, BATCH_1, written(table, 10, 20))
+    commit(table, written(table, 10, 20))
     assert synced == [COMMIT_1, "_delta_log"], "and what is known to be on disk is not again"
 
 
-@pytest.mark.parametrize("ask", ["has_landed", "commit", "landed_end"])
+@pytest.mark.parametrize("ask", ["commit", "landed"])
 def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
     table: DeltaMessageTable, synced: list[str], ask: str
 ) -> None:
-    killed_before_it_synced(table_at(table.path), BATCH_0, 0, 10)
-    killed_before_it_synced(table_at(table.path), BATCH_1, 10, 20)
+    killed_before_it_synced(table_at(table.path), 0, 10)
+    killed_before_it_synced(table_at(table.path), 10, 20)
     assert COMMIT_1 not in synced
     synced.clear()
-    if ask == "has_landed":
-        assert table.has_landed(BATCH_1)
-    elif ask == "commit":
-        assert commit(table, BATCH_1, written(table, 10, 20)) is Outcome.REPLAYED
+    if ask == "commit":
+        assert commit(table, written(table, 10, 20)) is Outcome.OVERTAKEN
     else:
-        assert table.landed_end(BATCH_1.selection) == 20
+        assert table.landed(SELECTION) == Landed(None, 20)
     assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
 
 
 def test_a_log_of_many_commits_is_not_listed_for_each_batch(
     table: DeltaMessageTable, synced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     listed: list[str] = []
     scandir = os.scandir
 
@@ -301,12 +291,12 @@ def test_a_log_of_many_commits_is_not_listed_for_each_batch(
     monkeypatch.setattr(os, "scandir", note)
     other = table_at(table.path)
     synced.clear()
-    commit(table, BATCH_1, written(table, 10, 20))
+    commit(table, written(table, 10, 20))
     assert (synced, listed) == ([COMMIT_1, "_delta_log"], [])
-    assert other.has_landed(BATCH_1)
+    assert other.landed(SELECTION) is not None
     DeltaTable(table.path).create_checkpoint()
     synced.clear()
-    assert table.has_landed(BATCH_1)
+    assert table.landed(SELECTION) is not None
     assert synced == [f"{1:020}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
 
 
@@ -314,7 +304,7 @@ def test_a_commit_found_after_an_error_is_synced(
     table: DeltaMessageTable, failing: list[str], synced: list[str]
 ) -> None:
     failing.append("after")
-    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert commit(table, written(table, 0, 10)) is Outcome.LANDED
     assert synced[:2] == [COMMIT_0, "_delta_log"]
 
 
@@ -326,7 +316,7 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
 
     monkeypatch.setattr(delta_log, "sync", fail)
     with pytest.raises(TableCommitUnknown, match="input/output error"):
-        commit(table, BATCH_0, written(table, 0, 10))
+        commit(table, written(table, 0, 10))
 
 
 @pytest.fixture
@@ -348,7 +338,7 @@ def test_an_error_after_the_commit_took_place_is_found_out(
     table: DeltaMessageTable, failing: list[str]
 ) -> None:
     failing.append("after")
-    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert commit(table, written(table, 0, 10)) is Outcome.LANDED
     assert landed(table) == list(range(10))
 
 
@@ -357,30 +347,31 @@ def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
 ) -> None:
     failing.append("before")
     files = written(table, 0, 10)
-    with pytest.raises(TableCommitUnknown, match="it is not known whether batch 0 was committed"):
-        commit(table, BATCH_0, files)
+    with pytest.raises(
+        TableCommitUnknown, match="it is not known whether the batch of offsets 0 to"
+    ):
+        commit(table, files)
     assert all((table.path / file.path).exists() for file in files)
 
 
 def test_a_commit_that_the_table_refuses_has_failed(
     table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     stale = table_at(table.path)
     assert stale.exists()
-    commit(table, BATCH_1, written(table, 10, 20))
+    commit(table, written(table, 10, 20))
     monkeypatch.setattr(stale, "_refresh", lambda: stale._delta)  # never sees the newer commit
-    batch = replace(BATCH_0, query_id="query-2")
-    with pytest.raises(TableCommitFailed, match="batch 0 could not be committed to"):
-        commit(stale, batch, written(table, 10, 20))
+    with pytest.raises(TableCommitFailed, match="offsets 10 to 20 could not be committed to"):
+        commit(stale, written(table, 10, 20))
     assert landed(table) == list(range(20))
 
 
 def test_transactions_survive_a_checkpoint_of_the_log(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     DeltaTable(table.path).create_checkpoint()
     (table.path / "_delta_log" / f"{0:020}.json").unlink()
-    assert table_at(table.path).has_landed(BATCH_0)
+    assert table_at(table.path).landed(SELECTION) is not None
 
 
 def test_each_file_carries_its_statistics(table: DeltaMessageTable) -> None:
@@ -395,7 +386,7 @@ def test_each_file_carries_its_statistics(table: DeltaMessageTable) -> None:
     assert stats["minValues"]["received_at"] == "2026-11-22T00:00:01.000000Z"
     assert stats["nullCount"]["topic"] == 0
 
-    commit(table, BATCH_0, files)
+    commit(table, files)
     contents = read_contents(table.path)
     assert (contents.rows, contents.files, contents.landed_end) == (5, 2, 5)
     newest = newest_rows(table.path, 3).to_pylist()
@@ -417,7 +408,7 @@ def test_a_task_keeps_few_files_open(
 
 
 def test_orphans_are_removed_by_age_and_nothing_else_is(table: DeltaMessageTable) -> None:
-    commit(table, BATCH_0, written(table, 0, 10))
+    commit(table, written(table, 0, 10))
     old, young = (table.path / written(table, 10, 20)[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600
     os.utime(old, (two_days_ago, two_days_ago))

@@ -21,14 +21,20 @@ from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import Batch, LandedTable, Outcome, Span, TableCommitFailed
+from penstock.spark.tables.api import (
+    Batch,
+    Landed,
+    LandedTable,
+    Outcome,
+    QueryBatch,
+    Span,
+    TableCommitFailed,
+)
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.delta_actions import files_of
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 from tests.support.landed_tables import (
-    BATCH_0,
-    BATCH_1,
     EPOCH,
     LINES,
     SCHEMA,
@@ -36,6 +42,8 @@ from tests.support.landed_tables import (
     WIDER,
     Open,
     land,
+    landed_end,
+    landed_start,
     offsets,
     opener,
     read,
@@ -62,36 +70,55 @@ def table(open_table: Open) -> LandedTable:
 
 def test_a_batch_is_there_once_however_often_it_comes(kind: str, open_table: Open) -> None:
     table = open_table()
-    assert not table.has_landed(BATCH_0)
+    assert table.landed(SELECTION) is None
     assert table.contents() is None
-    assert land(table, BATCH_0, 0, 6) is Outcome.LANDED
+    assert land(table, 0, 6) is Outcome.LANDED
     again = open_table()
-    assert again.has_landed(BATCH_0)
-    assert land(again, BATCH_0, 0, 6) is Outcome.REPLAYED
-    assert land(again, BATCH_1, 6, 9) is Outcome.LANDED
-    assert again.landed_end(SELECTION) == 9
+    assert land(again, 0, 6) is Outcome.OVERTAKEN
+    assert land(again, 6, 9) is Outcome.LANDED
+    assert again.landed(SELECTION) == Landed(0, 9)
     assert offsets(kind, table) == list(range(9))
 
 
-def test_offsets_that_another_query_landed_are_not_landed_again(
+@pytest.mark.parametrize(("seen", "end"), [(0, 15), (5, 15), (11, 15)])
+def test_a_batch_lands_only_on_top_of_the_end_that_it_was_planned_from(
+    kind: str, open_table: Open, seen: int, end: int
+) -> None:
+    """Also one that would leave a hole, as after an older copy of the table was put back."""
+    land(open_table(), 0, 10)
+    assert land(open_table(), seen, end) is Outcome.OVERTAKEN
+    assert land(open_table(), 10, end) is Outcome.LANDED
+    assert offsets(kind, open_table()) == list(range(15))
+
+
+def test_a_micro_batch_of_a_query_with_state_lands_once_though_the_end_does_not_move(
     kind: str, open_table: Open
 ) -> None:
-    land(open_table(), BATCH_0, 0, 10)
-    other = open_table()
-    theirs = replace(BATCH_0, query_id="query-2")
-    assert land(other, theirs, 5, 15) is Outcome.OVERTAKEN
-    assert land(other, theirs, 10, 15) is Outcome.LANDED
-    assert offsets(kind, other) == list(range(15))
+    """Windows that end by time have rows without a message."""
+    table = open_table()
+
+    def batch(number: int, seen: int, start: int, end: int) -> Outcome:
+        query = QueryBatch("query-1", number)
+        return table.commit(
+            Batch(SELECTION, seen, 9, query=query), written(table, rows(start, end))
+        )
+
+    assert table.last_batch("query-1") is None
+    assert batch(3, 0, 0, 3) is Outcome.LANDED
+    assert batch(4, 9, 3, 6) is Outcome.LANDED
+    for number in (3, 4):
+        assert batch(number, 9, 3, 6) is Outcome.REPLAYED
+    assert open_table().last_batch("query-1") == 4
+    assert offsets(kind, table) == list(range(6))
 
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_of_writers_that_race_one_lands(kind: str, open_table: Open, *, exists: bool) -> None:
     if exists:
-        land(open_table(), Batch("query-x", 0, SELECTION), 0, 3)
+        land(open_table(), 0, 3)
 
-    def race(query: int) -> Outcome:
-        start = 3 if exists else 0
-        return land(open_table(), replace(BATCH_0, query_id=f"query-{query}"), start, 10)
+    def race(_: int) -> Outcome:
+        return land(open_table(), 3 if exists else 0, 10)
 
     with ThreadPoolExecutor(3) as pool:
         outcomes = sorted(outcome.name for outcome in pool.map(race, range(3)))
@@ -99,24 +126,35 @@ def test_of_writers_that_race_one_lands(kind: str, open_table: Open, *, exists: 
     assert offsets(kind, open_table()) == list(range(10))
 
 
+def test_where_landing_begins_is_stored_before_there_are_rows_and_once(open_table: Open) -> None:
+    """`latest` is another offset each time that it is asked for."""
+    table = open_table()
+    assert table.commit(Batch(SELECTION, 0, 7, 7), []) is Outcome.LANDED
+    assert open_table().commit(Batch(SELECTION, 0, 12, 12), []) is Outcome.OVERTAKEN
+    assert open_table().landed(SELECTION) == Landed(7, 7)
+    other = replace(SELECTION, epoch="20270101T000000-00000002")
+    assert table.commit(Batch(other, 0, 0, 0), []) is Outcome.LANDED, "of another log"
+    assert table.commit(Batch(other, 0, 5, 5), []) is Outcome.OVERTAKEN, "though it is at 0"
+    assert table.landed(other) == Landed(0, 0)
+
+
 def test_a_batch_without_rows_is_noted(kind: str, open_table: Open) -> None:
     """All its messages were dead letters."""
-    assert open_table().commit(BATCH_0, [], 0, 7) is Outcome.LANDED
+    assert open_table().commit(Batch(SELECTION, 0, 7), []) is Outcome.LANDED
     table = open_table()
-    assert table.has_landed(BATCH_0)
-    assert table.landed_end(SELECTION) == 7
+    assert landed_end(table) == 7
     contents = table.contents()
     assert contents is not None
     assert (contents.rows, contents.files, contents.landed_end) == (0, 0, None)
     assert table.recent_files(timedelta(days=1)) == []
-    assert land(table, BATCH_1, 7, 9) is Outcome.LANDED
+    assert land(table, 7, 9) is Outcome.LANDED
     assert offsets(kind, table) == [7, 8]
 
 
 def test_a_table_of_other_messages_or_partitions_is_refused(open_table: Open) -> None:
     table = open_table()
     table.prepare(SELECTION)  # there is none yet
-    land(table, BATCH_0, 0, 3)
+    land(table, 0, 3)
     open_table().prepare(SELECTION)
     with pytest.raises(ConfigError, match=r"holds MQTT messages of .*, topics plant/\+/temp; land"):
         open_table().prepare(replace(SELECTION, topics=("#",)))
@@ -127,14 +165,14 @@ def test_a_table_of_other_messages_or_partitions_is_refused(open_table: Open) ->
 def test_a_declared_column_is_added_and_one_no_longer_declared_stays_null(
     kind: str, open_table: Open
 ) -> None:
-    land(open_table(), BATCH_0, 0, 3)
+    land(open_table(), 0, 3)
     wider = open_table(WIDER)
     wider.prepare(SELECTION)
     files = written(wider, rows(3, 6, unit="degC"))
-    assert wider.commit(BATCH_1, files, 3, 6) is Outcome.LANDED
+    assert wider.commit(Batch(SELECTION, 3, 6), files) is Outcome.LANDED
     narrow = open_table(SCHEMA)
     narrow.prepare(SELECTION)
-    land(narrow, replace(BATCH_0, batch_id=2), 6, 9)
+    land(narrow, 6, 9)
     if kind == "parquet":  # the files have what they have; the reader is told to put them together
         source = f"read_parquet('{narrow.path}/**/*.parquet', union_by_name = true)"
         found = duckdb.execute(f'select unit from {source} order by "offset"')
@@ -145,7 +183,7 @@ def test_a_declared_column_is_added_and_one_no_longer_declared_stays_null(
 
 
 def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -> None:
-    land(open_table(), BATCH_0, 0, 3)
+    land(open_table(), 0, 3)
     changed = SCHEMA.set(4, pa.field("celsius", pa.string()))
     with pytest.raises(ConfigError, match="has the column celsius of type double, and string is"):
         open_table(changed).prepare(SELECTION)
@@ -171,7 +209,7 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
         return open_table(SCHEMA.set(4, field)), rows(start, start + 3).set_column(4, field, column)
 
     table, found = of(narrow, 0, values[0])
-    table.commit(BATCH_0, written(table, found), 0, 3)
+    table.commit(Batch(SELECTION, 0, 3), written(table, found))
     wider, found = of(wide, 3, values[1])
     if kind != "iceberg":
         with pytest.raises(
@@ -184,7 +222,7 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
     assert present is not None
     assert present.field("celsius").type == narrow
     wider.prepare(SELECTION)
-    wider.commit(BATCH_1, written(wider, found), 3, 6)
+    wider.commit(Batch(SELECTION, 3, 6), written(wider, found))
     expected = [values[0]] * 3 + [values[1]] * 3
     assert [row["celsius"] for row in read(kind, wider)] == expected
     with pytest.raises(ConfigError, match="give the new one another name"):
@@ -202,14 +240,14 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
 def test_a_column_that_partitions_are_made_of_keeps_its_type(open_table: Open) -> None:
     narrow = SCHEMA.set(4, pa.field("celsius", pa.int32()))
     table = open_table(narrow, ("celsius",))
-    table.commit(BATCH_0, [], 0, 1)
+    table.commit(Batch(SELECTION, 0, 1), [])
     wide = SCHEMA.set(4, pa.field("celsius", pa.int64()))
     with pytest.raises(ConfigError, match="of type int32, and int64 is declared"):
         open_table(wide, ("celsius",)).prepare(SELECTION)
 
 
 def test_a_column_that_differs_by_case_is_refused_in_one_sentence(open_table: Open) -> None:
-    land(open_table(), BATCH_0, 0, 3)
+    land(open_table(), 0, 3)
     changed = SCHEMA.set(4, pa.field("Celsius", pa.float64()))
     with pytest.raises(ConfigError, match="the column celsius, and Celsius is declared: Spark"):
         open_table(changed).prepare(SELECTION)
@@ -217,8 +255,8 @@ def test_a_column_that_differs_by_case_is_refused_in_one_sentence(open_table: Op
 
 def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_table: Open) -> None:
     table = open_table()
-    land(table, BATCH_0, 0, 10)
-    land(table, BATCH_1, 10, 20)
+    land(table, 0, 10)
+    land(table, 10, 20)
     span = Span(EPOCH, 8, 13)
     for _ in range(2):  # it can be done again
         table.replace(span, written(table, rows(8, 12, celsius=99.0)))
@@ -226,8 +264,7 @@ def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_tab
     assert [row["offset"] for row in found] == [*range(12), *range(13, 20)]
     assert [row["offset"] for row in found if row["celsius"] == 99.0] == [8, 9, 10, 11]
     assert [row["line"] for row in found[:3]] == list(LINES)
-    assert table.landed_end(SELECTION) == 20
-    assert table.has_landed(BATCH_1)
+    assert landed_end(table) == 20
 
 
 @pytest.mark.parametrize("times", [1, 1000])
@@ -237,7 +274,7 @@ def test_a_replacement_does_not_undo_what_lands_beside_it(
     """A job that lands all the time: it is tried again, and given up only if it never goes."""
     table, other = open_table(), open_table()
     monkeypatch.setattr(sys.modules[type(table).__module__], "COMMIT_ATTEMPTS_MAX", 3)
-    land(table, BATCH_0, 0, 10)
+    land(table, 0, 10)
     refresh = type(table)._refresh  # type: ignore[attr-defined]
     landed: list[int] = []
 
@@ -246,7 +283,7 @@ def test_a_replacement_does_not_undo_what_lands_beside_it(
         if self is table and len(landed) < times:
             number = len(landed) + 1
             landed.append(number)
-            land(other, replace(BATCH_0, batch_id=number), 10 * number, 10 * number + 2)
+            land(other, 10 * number, 10 * number + 2, seen=landed_end(other))
         return found
 
     monkeypatch.setattr(type(table), "_refresh", then_another_lands)
@@ -261,7 +298,7 @@ def test_a_replacement_does_not_undo_what_lands_beside_it(
 
 def test_a_replacement_of_nothing_adds(kind: str, open_table: Open) -> None:
     table = open_table()
-    land(table, BATCH_0, 0, 3)
+    land(table, 0, 3)
     table.replace(Span(EPOCH, 1, 1), written(table, rows(3, 5)))
     assert offsets(kind, table) == list(range(5))
 
@@ -270,7 +307,7 @@ def test_rows_beside_a_replaced_range_keep_what_is_declared_no_longer(
     kind: str, open_table: Open
 ) -> None:
     wider = open_table(WIDER)
-    wider.commit(BATCH_0, written(wider, rows(0, 6, unit="degC")), 0, 6)
+    wider.commit(Batch(SELECTION, 0, 6), written(wider, rows(0, 6, unit="degC")))
     narrow = open_table(SCHEMA)
     narrow.prepare(SELECTION)
     narrow.replace(Span(EPOCH, 0, 2), written(narrow, rows(0, 2)))
@@ -283,7 +320,7 @@ def test_rows_beside_a_replaced_range_keep_what_is_declared_no_longer(
 
 
 def test_contents_say_what_is_there(table: LandedTable) -> None:
-    land(table, BATCH_0, 0, 30)
+    land(table, 0, 30)
     contents = table.contents()
     assert contents is not None
     assert (contents.rows, contents.epoch, contents.landed_end) == (30, EPOCH, 30)
@@ -293,7 +330,7 @@ def test_contents_say_what_is_there(table: LandedTable) -> None:
 
 
 def test_recent_files_are_those_of_the_latest_rows(table: LandedTable) -> None:
-    land(table, BATCH_0, 0, 60)
+    land(table, 0, 60)
     every = table.recent_files(timedelta.max)
     latest = table.recent_files(timedelta(hours=20))
     assert set(latest) < set(every)
@@ -304,7 +341,7 @@ def test_recent_files_are_those_of_the_latest_rows(table: LandedTable) -> None:
 def test_files_of_lost_attempts_are_removed_by_age_and_nothing_else_is(
     kind: str, table: LandedTable
 ) -> None:
-    land(table, BATCH_0, 0, 6)
+    land(table, 0, 6)
     old, young = (table.path / written(table, rows(6, 7))[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
@@ -335,20 +372,20 @@ def seen(directory: ParquetDirectory) -> list[int]:
 def test_files_of_a_lost_attempt_are_not_seen(directory: ParquetDirectory) -> None:
     written(directory, rows(0, 5))
     assert seen(directory) == []
-    land(directory, BATCH_0, 0, 5)
+    land(directory, 0, 5)
     assert seen(directory) == list(range(5))
 
 
 def test_a_commit_that_was_cut_off_is_carried_out_by_whoever_looks_next(
     directory: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    land(directory, BATCH_0, 0, 5)
+    land(directory, 0, 5)
     with monkeypatch.context() as killed:
         killed.setattr(ParquetDirectory, "_apply", lambda *_: None)
-        land(directory, BATCH_1, 5, 10)
+        land(directory, 5, 10)
     assert seen(directory) == list(range(5))
     again = ParquetDirectory(directory.path, SCHEMA, ("date",))
-    assert again.has_landed(BATCH_1)
+    assert landed_end(again) == 10
     assert seen(directory) == list(range(10))
 
 
@@ -357,10 +394,9 @@ def test_only_the_latest_commits_are_kept(
 ) -> None:
     monkeypatch.setattr("penstock.spark.tables.directory.COMMITS_KEPT", 3)
     for n in range(6):
-        land(directory, replace(BATCH_0, batch_id=n), n, n + 1)
+        land(directory, n, n + 1)
     names = sorted(path.name for path in (directory.path / "_penstock").iterdir())
     assert [int(name.removesuffix(".json")) for name in names] == [3, 4, 5]
-    assert directory.has_landed(BATCH_0)
     assert seen(directory) == list(range(6))
 
 
@@ -379,7 +415,7 @@ def test_what_the_catalog_points_to_is_synced_first(
 
     monkeypatch.setattr(os, "fsync", note)
     table = IcebergTable(tmp_path / "readings", SCHEMA, ("date",), tmp_path / "iceberg.db")
-    land(table, BATCH_0, 0, 3)
+    land(table, 0, 3)
     written_files = [path for path in table.path.glob("metadata/*") if path.is_file()]
     assert len(written_files) >= 4, "two versions of the metadata, a manifest and its list"
     assert {path.stat().st_ino for path in written_files} <= set(synced)
@@ -403,7 +439,7 @@ def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) ->
     """Such a file is in a directory with the partition's value in its name, as in a URL."""
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("line",))
     for n in range(2):
-        land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
+        land(table, 3 * n, 3 * n + 3)
     paths = [[file["path"] for file in files_of(DeltaTable(table.path))]]
     assert table.compact(paths, 10)
     assert all(path.is_file() for path in table.recent_files(timedelta.max))
@@ -422,7 +458,7 @@ def test_any_text_that_names_a_directory_is_a_partition(
     table = open_table(schema, (column,))
     values = ["ü" * 33, "a=b&c", "..", "\0\n", "%20", "a b", "", None, "x" * 200]
     found = rows(0, len(values)).set_column(3, column, pa.array(values, pa.string()))
-    assert table.commit(BATCH_0, written(table, found), 0, 9) is Outcome.LANDED
+    assert table.commit(Batch(SELECTION, 0, 9), written(table, found)) is Outcome.LANDED
     assert offsets(kind, table) == list(range(9))
     table.replace(Span(EPOCH, 0, 1), [])
     expected = values[1:]
@@ -436,16 +472,16 @@ def test_any_text_that_names_a_directory_is_a_partition(
 def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path) -> None:
     """Its DELETE writes the rows that stay anew, and their text is `string_view` then."""
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
-    land(table, BATCH_0, 0, 9)
+    land(table, 0, 9)
     DeltaTable(table.path).delete("line = 'a'")
     table.replace(Span(EPOCH, 0, 2), written(table, rows(1, 2, celsius=99.0)))
     assert offsets("delta", table) == [1, 2, 4, 5, 7, 8]
-    assert table.landed_start(SELECTION) == 0
+    assert landed_start(table) == 0
 
 
 def test_a_table_without_times_of_receipt_has_files_all_the_same(open_table: Open) -> None:
     table = open_table(SCHEMA.remove(2), ("date",))
-    table.commit(BATCH_0, written(table, rows(0, 3).drop_columns("received_at")), 0, 3)
+    table.commit(Batch(SELECTION, 0, 3), written(table, rows(0, 3).drop_columns("received_at")))
     assert len(table.recent_files(timedelta.max)) == 1
 
 
@@ -453,8 +489,8 @@ def test_a_file_of_which_nobody_told_what_is_in_it_is_looked_into(tmp_path: Path
     """Statistics are optional in a Delta table [protocol, Per-file Statistics]."""
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     files = [replace(file, stats="") for file in written(table, rows(0, 3))]
-    assert table.commit(BATCH_0, files, 0, 3) is Outcome.LANDED
-    land(table, BATCH_1, 3, 6)
+    assert table.commit(Batch(SELECTION, 0, 3), files) is Outcome.LANDED
+    land(table, 3, 6)
     contents = table.contents()
     assert contents is not None
     assert (contents.files, contents.landed_end) == (2, 6)
@@ -487,14 +523,16 @@ def test_text_is_text_whatever_arrow_calls_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_a_table_knows_from_where_on_all_has_landed(open_table: Open) -> None:
     table = open_table()
-    assert table.landed_start(SELECTION) is None
-    assert table.commit(BATCH_0, [], 0, 7, 5) is Outcome.LANDED, "dead letters from offset 5 on"
-    land(table, BATCH_1, 7, 9)
-    assert open_table().landed_start(SELECTION) == 5
+    assert landed_start(table) is None
+    assert table.commit(Batch(SELECTION, 0, 7, 5), []) is Outcome.LANDED, (
+        "dead letters from offset 5 on"
+    )
+    land(table, 7, 9)
+    assert landed_start(open_table()) == 5
     table.replace(Span(EPOCH, 3, 6), written(table, rows(3, 6)), SELECTION)
-    assert open_table().landed_start(SELECTION) == 3
+    assert landed_start(open_table()) == 3
     table.replace(Span(EPOCH, 7, 8), written(table, rows(7, 8)), SELECTION)
-    assert (open_table().landed_start(SELECTION), table.landed_end(SELECTION)) == (3, 9)
+    assert (landed_start(open_table()), landed_end(table)) == (3, 9)
 
 
 def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) -> None:

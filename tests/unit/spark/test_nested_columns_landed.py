@@ -76,7 +76,7 @@ def land(table: DeclaredTable, batch_id: int) -> None:
     start = batch_id * len(DOCUMENTS)
     rows = table.split(messages(start))[ROWS]
     files = list(write_files({ROWS: opened.layout}, f"part-{batch_id}", [{ROWS: rows}]))
-    opened.commit(Batch("query-1", batch_id, selection), files, start, start + len(DOCUMENTS))
+    opened.commit(Batch(selection, start, start + len(DOCUMENTS)), files)
 
 
 def readings(table: DeclaredTable, kind: str) -> dict[str, pa.Table]:

@@ -8,20 +8,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
-    InputPartition,
     LessThan,
 )
 
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.options import parse_options
-from penstock.spark.ranges import RangeSource, ReadRanges
+from penstock.spark.ranges import RangePlanner, ReadRanges
 from penstock.spark.source import BatchReader, Range, StreamReader
+from penstock.stream.client import StreamOffsets
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.positions import unmarked
 from tests.spark.service_process import ServiceProcess
@@ -84,21 +85,28 @@ def test_a_planned_batch_is_read_by_copies_of_the_reader(
 
 
 def test_a_task_that_is_told_ranges_reads_what_the_planner_meant(
-    logs: list[LogWriter], addresses: list[str]
+    logs: list[LogWriter], addresses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logs[0].append(10)
     logs[1].append(30)
-    options = {"servers": ",".join(addresses), "minPartitions": "4", "startingOffsets": "earliest"}
-    planner = RangeSource(options).streamReader(RangeSource(options).schema())
-    start = planner.initialOffset()
-    parts = planner.partitions(start, planner.latestOffset(start, planner.getDefaultReadLimit()))
-    told = [batch for part in parts for batch in planner.read(part)]
-    assert [batch.num_rows for batch in told] == [1, 1]  # so few are not worth four tasks
-    assert list(planner.read(InputPartition(None))) == []  # Spark makes one where there is none
-    read = pickle.loads(pickle.dumps(ReadRanges(options, ["epoch", "offset"])))
-    rows = [(row["epoch"], row["offset"]) for b in read(iter(told)) for row in b.to_pylist()]
-    assert rows == [*(("e1", n) for n in range(10)), *(("e2", n) for n in range(30))]
-    planner.stop()
+    options = {"server": addresses[1], "minPartitions": "3"}
+    log = StreamOffsets("messages", "e2", 0, 30)
+    assert len(RangePlanner(options).plan(log, 0, 30)) == 1  # so few are not worth three tasks
+    monkeypatch.setattr(RangePlanner, "task_offsets_min", 1)
+    ranges = RangePlanner(options).plan(log, 4, 30)
+    assert [(part.start, part.end) for part in ranges] == [(4, 12), (12, 21), (21, 30)]
+    read = pickle.loads(pickle.dumps(ReadRanges(options, ranges, ["epoch", "offset"])))
+    numbers = pa.RecordBatch.from_pydict({"id": [2, 0]})  # as a task of Spark is told
+    rows = [(row["epoch"], row["offset"]) for b in read(iter([numbers])) for row in b.to_pylist()]
+    assert rows == [("e2", n) for n in (*range(21, 30), *range(4, 12))]
+
+
+def test_a_range_that_the_log_has_lost_in_part_is_planned_only_if_that_is_accepted() -> None:
+    log = StreamOffsets("messages", "e1", 10, 30)
+    with pytest.raises(OffsetOutOfRange, match="the offsets 4 to 9 were not read before"):
+        RangePlanner({}).plan(log, 4, 30)
+    (part,) = RangePlanner({"failOnDataLoss": "false"}).plan(log, 4, 30)
+    assert (part.start, part.end) == (10, 30)
+    assert RangePlanner({"failOnDataLoss": "false"}).plan(log, 4, 8) == []
 
 
 def test_each_start_plans_a_batch_where_that_is_asked(

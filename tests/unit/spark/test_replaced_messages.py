@@ -62,13 +62,13 @@ def _of(offsets: list[int]) -> pa.Table:
 
 def landed(place: LandingTarget, rows: list[int], dead: list[int]) -> None:
     found = files(place, rows, dead)
-    batch, end = Batch("query-1", 0, SELECTION), max(rows + dead) + 1
+    batch = Batch(SELECTION, 0, max(rows + dead) + 1)
     tables = {ROWS: place.rows, DEAD_LETTERS: place.dead_letters}
     for name, table in tables.items():
         assert table is not None
         of_it = [file for file in found if file.table == name]
         if of_it or name == ROWS:
-            assert table.commit(batch, of_it, 0, end) is Outcome.LANDED
+            assert table.commit(batch, of_it) is Outcome.LANDED
 
 
 def offsets(place: LandingTarget, name: str) -> list[int]:
@@ -123,7 +123,7 @@ def test_a_landing_that_makes_the_table_of_dead_letters_meanwhile(
     def none_yet() -> None:
         monkeypatch.setattr(dead, "contents", contents)
         its_own = [file for file in files(place, [], [9]) if file.table == DEAD_LETTERS]
-        assert dead.commit(Batch("query-1", 1, SELECTION), its_own, 0, 10) is Outcome.LANDED
+        assert dead.commit(Batch(SELECTION, 0, 10), its_own) is Outcome.LANDED
 
     monkeypatch.setattr(dead, "contents", none_yet)
     place.replace(Span(EPOCH, 0, 3), SELECTION, new)

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,19 +17,19 @@ from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables import delta_log
-from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
+from penstock.spark.tables.api import Landed, LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
 from penstock.spark.tables.upkeep_record import read_upkeep_record
 from tests.support.landed_tables import (
-    BATCH_0,
     EPOCH,
     SCHEMA,
     SELECTION,
     Open,
     iceberg_at,
     land,
+    landed_end,
     offsets,
     opener,
 )
@@ -56,8 +55,7 @@ def clock() -> Clock:
 def landed(table: LandedTable, upkeep: Upkeep, count: int, first: int = 0) -> None:
     """So many commits of three rows each, looked after."""
     for n in range(first, first + count):
-        batch = replace(BATCH_0, batch_id=n)
-        assert land(table, batch, 3 * n, 3 * n + 3) is Outcome.LANDED
+        assert land(table, 3 * n, 3 * n + 3) is Outcome.LANDED
         upkeep.after_commit()
 
 
@@ -78,8 +76,7 @@ def test_files_stay_few_and_every_row_is_there_once(kind: str, open_table: Open)
     assert upkept.failures == 0
     assert upkept.merged_files >= 5 * upkept.merged_into > 0
     again = open_table(SCHEMA, ())
-    assert again.has_landed(replace(BATCH_0, batch_id=59)), "the guard against replays is there"
-    assert (again.landed_start(SELECTION), again.landed_end(SELECTION)) == (0, 180)
+    assert again.landed(SELECTION) == Landed(0, 180), "the guard against repetitions is there"
 
 
 def test_a_directory_of_parquet_files_is_left_as_it_is(tmp_path: Path) -> None:
@@ -118,9 +115,7 @@ def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
     landed(table, upkeep, 150, 150)
     assert len(list(log.iterdir())) < 250, "of more than 300 commits"
     assert offsets("delta", table) == list(range(900))
-    assert DeltaMessageTable(table.path, SCHEMA, ("date",)).has_landed(
-        replace(BATCH_0, batch_id=299)
-    )
+    assert landed_end(DeltaMessageTable(table.path, SCHEMA, ("date",))) == 900
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -291,8 +286,8 @@ def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
     """Its next commit is cleaned up: to look for that one only would be to see nothing new."""
     monkeypatch.setattr(delta_log, "COMMITS_MIN", 2)
     away, busy = (DeltaMessageTable(tmp_path / "readings", SCHEMA, ()) for _ in range(2))
-    land(away, BATCH_0, 0, 3)
-    assert away.landed_end(SELECTION) == 3
+    land(away, 0, 3)
+    assert landed_end(away) == 3
     idle = Upkeep([busy], UpkeepDefinition(share=0))
     landed(busy, idle, 9, 1)
     DeltaTable(busy.path).create_checkpoint()
@@ -300,6 +295,6 @@ def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
     assert busy.compact([], 2)
     commits = sorted(path.name for path in (busy.path / "_delta_log").glob("*.json"))
     assert commits[0] == f"{9:020}.json"
-    assert away.landed_end(SELECTION) == 42
-    assert land(away, replace(BATCH_0, batch_id=14), 42, 45) is Outcome.LANDED
+    assert landed_end(away) == 42
+    assert land(away, 42, 45) is Outcome.LANDED
     assert offsets("delta", busy) == list(range(45))

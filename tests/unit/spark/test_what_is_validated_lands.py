@@ -161,7 +161,7 @@ def test_a_table_that_is_another_one_is_told_before_it_runs(
     table.path.mkdir(parents=True)
     present = table.open()[ROWS]
     selection = table.selection(client.offsets("messages").epoch)
-    present.commit(Batch("query", 0, selection), [], 0, 1)
+    present.commit(Batch(selection, 0, 1), [])
     assert land_sample(table, client, 10)[ROWS].num_rows == 2
     text = {"kind": "json", "columns": {"v": {"type": "string", "path": "$"}}}
     with pytest.raises(ConfigError, match="has the column v of type int64, and string is declared"):
@@ -185,8 +185,8 @@ def test_a_table_that_follows_its_schema_keeps_its_types_here_too(
         registry.register("readings-value", json.dumps(number))
         table = declared(tmp_path, **here, evolve="add")
         table.path.mkdir(parents=True)
-        batch = Batch("query", 0, table.selection(client.offsets("messages").epoch))
-        table.open()[ROWS].commit(batch, [], 0, 1)
+        selection = table.selection(client.offsets("messages").epoch)
+        table.open()[ROWS].commit(Batch(selection, 0, 1), [])
         number["fields"][0]["type"] = "long"
         known = registry.register("readings-value", json.dumps(number))
         framed = b"\0" + known.to_bytes(4, "big") + avro({"v": 7}, number)

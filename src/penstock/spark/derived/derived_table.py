@@ -85,6 +85,11 @@ class DerivedTable:
         return self.definition.name if group is None else group or None
 
     @property
+    def has_state(self) -> bool:
+        """True if the table is filled by a query with state, whose checkpoint has its position."""
+        return not isinstance(self.derivation, LastKnown)
+
+    @property
     def has_watermark(self) -> bool:
         """True if the table is complete up to the watermark of its query."""
         return isinstance(self.derivation, Aggregation)

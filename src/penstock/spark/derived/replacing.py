@@ -5,28 +5,25 @@
                      └────────────────────────────── removed ──────────────────┘
 
 Files without any of the keys stay unchanged: the cost of a batch depends on the files that have its
-keys. A commit is recognised by query and batch, as for any table, and repeating it would change
-nothing, because the newest row stays the newest. The table is the whole state, so a query continues
-from it even with a new checkpoint.
+keys. The table is the whole state, and says where the next batch begins, as any table does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.checkpoints import read_checkpoint
 from penstock.spark.derived.last_known import LastKnown, have_common_key
 from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
+from penstock.spark.ranges import MessageRanges
+from penstock.spark.tables.api import ROWS, Batch, Contents, Landed, Outcome, Selection
 from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import DeltaMessageTable
-from penstock.spark.tables.landing_target import REWRITES_MAX, LandingResult
+from penstock.spark.tables.landing_target import LandingResult
+from penstock.stream.rows import STREAM_SCHEMA
 
 FILE_ROWS_MAX: Final = 100_000
 """Most rows of one file, in order of keys: a smaller file is rewritten by fewer batches."""
@@ -38,65 +35,61 @@ class ReplaceTarget:
     Args:
         table: the table.
         derivation: computes the rows, and finds the newest ones.
-        checkpoint: the directory of the query's checkpoint.
         after_commit: called after each commit.
+
+    Attributes:
+        columns: the columns of messages that the derivation reads.
     """
+
+    columns: Sequence[str] = STREAM_SCHEMA.names
 
     def __init__(
         self,
         table: DeltaMessageTable,
         derivation: LastKnown,
-        checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,
         before_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self._before_batch = before_batch
         self._table = table
         self._derivation = derivation
-        self._checkpoint = checkpoint
         self._after_commit = after_commit
         self._keys: dict[str, pa.Table] = {}  # the keys of each file that was read
-
-    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the stream of candidates, of the messages that these options select."""
-        messages = spark.readStream.format("penstock").options(**options).load()
-        return self._derivation.derive(messages)
 
     def prepare(self, selection: Selection) -> None:
         """Add missing columns to the table; raise ConfigError if it has another selection."""
         self._table.prepare(selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message; 0 if none has landed."""
-        return self._table.landed_end(selection)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed; None if landing has not begun."""
+        return self._table.landed(selection)
 
-    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
-        """Replace older rows by the rows of one batch, unless the batch has landed already.
+    def contents(self) -> Contents | None:
+        """Return the contents of the table; None if it does not exist."""
+        return self._table.contents()
+
+    def move_end(self, batch: Batch) -> None:
+        """Move the landed end over a range without messages, or to where landing begins."""
+        self._table.commit(batch, [])
+
+    def land(self, messages: MessageRanges, batch: Batch) -> LandingResult:
+        """Replace older rows by the rows of one batch, in one attempt.
 
         Raises:
             TableError: the table cannot be written.
         """
         self._before_batch()
-        if self._table.has_landed(batch):
-            return LandingResult(is_replay=True)
-        planned = read_checkpoint(self._checkpoint).planned
-        end = 0 if planned is None else planned.single_log.offset
-        found = rows.toArrow()
+        found = self._derivation.derive(messages.messages()).toArrow()
         newest = self._derivation.newest(found.cast(self._derivation.rows_schema))
-        for _ in range(REWRITES_MAX):
-            seen = self._table.landed_end(batch.selection)
-            replaced = self._files_with_keys(newest)
-            files = self._write(newest, replaced, batch.batch_id)
-            if not files and not replaced:  # no rows, or only removals of missing rows
-                return LandingResult(end=end)
-            outcome = self._table.commit(batch, files, seen, max(seen, end), replaced=replaced)
-            if outcome is not Outcome.OVERTAKEN:
-                self._after_commit()
-                return LandingResult(newest.num_rows, end=end)
-        raise TableCommitFailed(
-            f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that change"
-            f" {self._table.path}; run one of them only"
-        )
+        replaced = self._files_with_keys(newest)
+        files = self._write(newest, replaced, batch.seen)
+        if not files and not replaced:  # no rows, or only removals of missing rows
+            return LandingResult(None)
+        outcome = self._table.commit(batch, files, replaced)
+        if outcome is not Outcome.LANDED:
+            return LandingResult(outcome)
+        self._after_commit()
+        return LandingResult(outcome, newest.num_rows)
 
     def _files_with_keys(self, newest: pa.Table) -> list[str]:
         """Return the paths of the files that have a key of these rows."""
@@ -108,7 +101,7 @@ class ReplaceTarget:
         }
         return [path for path in present if have_common_key(self._keys[path], newest, keys)]
 
-    def _write(self, newest: pa.Table, replaced: list[str], batch_id: int) -> list[NewFile]:
+    def _write(self, newest: pa.Table, replaced: list[str], number: int) -> list[NewFile]:
         schema = newest.schema
         older = (
             with_missing_columns(self._read(path), self._table.layout.schema) for path in replaced
@@ -123,7 +116,7 @@ class ReplaceTarget:
             for start in range(0, merge_partials.num_rows, FILE_ROWS_MAX)
             for file in write_files(
                 layouts,
-                f"part-{batch_id:010d}",
+                f"part-{number:010d}",
                 [{ROWS: merge_partials.slice(start, FILE_ROWS_MAX)}],
             )
         ]

@@ -24,15 +24,14 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.failures import translate_spark_error
-from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
+from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_target
-from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
-from penstock.spark.ranges import MessageRanges
+from penstock.spark.ranges import MessageRanges, RangePlanner
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.erased import ErasedMessages, summarize
@@ -102,7 +101,8 @@ def backfill(
         log = client.offsets(definition.stream)
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
         target.prepare(selection)
-        landed_end = target.landed_end(selection)
+        landed = target.landed(selection)
+        landed_end = 0 if landed is None else landed.end
         log = client.offsets(definition.stream, at_least=(log.epoch, landed_end))
         first = max(log.earliest, _find_offset(client, log, start))
         last = min(landed_end, _find_offset(client, log, end))
@@ -117,7 +117,7 @@ def backfill(
     results = []
     for start_offset, end_offset in parts:
         span = Span(log.epoch, start_offset, end_offset)
-        messages = _messages(spark, table, settings, span)
+        messages = _messages(spark, table, settings, log, span)
         offsets_and_topics = messages.with_columns(["offset", "topic"])
         try:
             erased_offsets = target.erased(
@@ -126,12 +126,10 @@ def backfill(
                 span,
             )
             erased = summarize(erased_offsets)
-            remaining_messages = (
-                messages
-                if erased is None or restores_erased
-                else _leave_out(messages, erased_offsets)
+            remaining = (
+                messages if erased is None or restores_erased else messages.without(erased_offsets)
             )
-            files = target.write(remaining_messages, batch_id=0, replaced=span)
+            files = target.write(remaining, span.start, replaced=span)
         except PySparkException as error:
             raise translate_spark_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
         target.replace(span, selection, files)
@@ -144,22 +142,20 @@ def backfill(
 
 
 def _messages(
-    spark: SparkSession, table: DeclaredTable, settings: RunSettings, span: Span
+    spark: SparkSession,
+    table: DeclaredTable,
+    settings: RunSettings,
+    log: StreamOffsets,
+    span: Span,
 ) -> MessageRanges:
     """Return the messages of a range; reading fails if the log loses one of them."""
     options = {
         **service_options(settings.server, settings.credentials),
         "stream": table.definition.stream,
         "topics": topics_text([table.topic_filter]),
-        "startingOffsets": Position.of_single_log(span.epoch, span.start).to_json(),
-        "endingOffsets": Position.of_single_log(span.epoch, span.end).to_json(),
     }
-    return MessageRanges.read(spark, options, table.split.columns)
-
-
-def _leave_out(messages: MessageRanges, erased_offsets: DataFrame) -> DataFrame:
-    all_messages = messages.messages()
-    return all_messages.join(erased_offsets, "offset", "left_anti").select(*all_messages.columns)
+    ranges = RangePlanner(options).plan(log, span.start, span.end)
+    return MessageRanges(spark, options, ranges, table.split.columns)
 
 
 def _offsets_and_topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

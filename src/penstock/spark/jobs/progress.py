@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from penstock.spark.tables.landing_target import LandingResult
-
 RATE_WINDOW_S: Final = 10.0
 """Seconds over which the rate of rows is averaged."""
 
@@ -28,12 +26,13 @@ class Progress:
 
     Attributes:
         state: the state of the job.
-        batch_id: the number of the last committed batch; None before the first.
+        batch_id: the number of the last committed batch: of this run, or of the query, if it has
+            state; None before the first.
         rows_landed: the number of rows that this run has added to the table.
         dead_letters: the number of messages that became dead letters in this run.
         rows_per_second: the mean rate of rows over RATE_WINDOW_S.
         replayed: the number of batches that the table had already.
-        offset: the query's position in the log; None if unknown.
+        offset: the job's position in the log; None if unknown.
         latest: the end of the log; None while the stream service does not answer.
         failure: the current error, in one sentence; empty if there is none.
     """
@@ -50,7 +49,7 @@ class Progress:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets from the query's position to the end of the log; None if
+        """The number of offsets from the job's position to the end of the log; None if
         unknown."""
         if self.offset is None or self.latest is None:
             return None
@@ -71,18 +70,18 @@ class Reporter:
         with self._lock:
             self._change(changes)
 
-    def report_landed(self, batch_id: int, result: LandingResult) -> None:
-        """Report that a batch landed, with its result."""
+    def report_landed(self, batch_id: int, rows: int, dead_letters: int, end: int) -> None:
+        """Report that a batch landed: its number, what it added, and the offset after it."""
         progress = self.progress
         with self._lock:
-            if result.rows:
-                self._recent.append((time.monotonic(), result.rows))
+            if rows:
+                self._recent.append((time.monotonic(), rows))
             self._change(
                 {
                     "batch_id": batch_id,
-                    "rows_landed": progress.rows_landed + result.rows,
-                    "dead_letters": progress.dead_letters + result.dead_letters,
-                    "offset": max(progress.offset or 0, result.end),
+                    "rows_landed": progress.rows_landed + rows,
+                    "dead_letters": progress.dead_letters + dead_letters,
+                    "offset": max(progress.offset or 0, end),
                 }
             )
 

@@ -7,6 +7,7 @@ the others.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,15 +24,14 @@ from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.replacing import ReplaceTarget
 from penstock.spark.derived.silence import Silence
 from penstock.spark.failures import error_sentence
-from penstock.spark.jobs.landing import (
-    CHECKPOINT_NAME,
-    LOG_NAME,
-    Landing,
-    LandingSettings,
-    QueryTarget,
-)
+from penstock.spark.jobs.job import TableJob
+from penstock.spark.jobs.landing import Landing
 from penstock.spark.jobs.progress import Progress
+from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME, LandingSettings
+from penstock.spark.jobs.stateful import StatefulLanding
+from penstock.spark.jobs.steps import MessagesTarget
 from penstock.spark.jobs.supervision import SupervisedLanding
+from penstock.spark.ranges import MessageRanges
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, has_ended, local_spark
 from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
@@ -169,9 +169,10 @@ class TablesRun:
         ) from failed[0]
 
     def _supervise(self, table: AnyTable, spark: SparkSession) -> SupervisedLanding:
+        numbers = itertools.count()
         return SupervisedLanding(
             table.name,
-            lambda on_progress: self._make_landing(table, spark, on_progress),
+            lambda on_progress: self._make_landing(table, spark, on_progress, numbers),
             table.path / CHECKPOINT_NAME,
             available_now=self._settings.available_now,
             on_progress=lambda progress: self._report_progress(table.name, progress),
@@ -193,50 +194,55 @@ class TablesRun:
         return SparkFailed(f"Spark has ended{more}")
 
     def _make_landing(
-        self, table: AnyTable, spark: SparkSession, on_progress: Callable[[Progress], None]
-    ) -> Landing:
+        self,
+        table: AnyTable,
+        spark: SparkSession,
+        on_progress: Callable[[Progress], None],
+        numbers: Iterator[int],
+    ) -> TableJob:
         definition = table.definition
         trigger_s = self._settings.trigger_s
-        is_derived = isinstance(table, DerivedTable)
         is_silence = isinstance(table, DerivedTable) and isinstance(table.derivation, Silence)
 
         @contextmanager
         def open_session(*_: object) -> Iterator[SparkSession]:
             session = spark.newSession()  # a session allows only one query of a name
-            if is_derived:
-                for name, value in STATE_SETTINGS.items():
-                    session.conf.set(name, value)
+            for name, value in STATE_SETTINGS.items():
+                session.conf.set(name, value)
             yield session
 
-        return Landing(
-            LandingSettings(
-                table=table.path,
-                server=self._settings.server,
-                credentials=self._settings.credentials,
-                group=table.group,
-                group_lease_s=definition.group_lease_s,
-                stream=table.stream,
-                topics=(table.topic_filter,),
-                available_now=self._settings.available_now,
-                trigger_s=definition.commit_s_min if trigger_s is None else trigger_s,
-                starting_offsets=definition.starting_offsets,
-                offsets_per_batch_max=None if is_silence else definition.commit_offsets_max,
-                fail_on_data_loss=self._settings.fail_on_data_loss,
-                connect_timeout_s=self._settings.connect_timeout_s,
-                master=self._settings.master,
-                derivation=table.selection("").derivation,
-                is_endless=is_silence,
-                log=self._log,
-            ),
-            on_progress,
-            open_session,
-            derived_target(table, self._settings)
-            if isinstance(table, DerivedTable)
-            else declared_target(table, self._settings),
+        settings = LandingSettings(
+            table=table.path,
+            server=self._settings.server,
+            credentials=self._settings.credentials,
+            group=table.group,
+            group_lease_s=definition.group_lease_s,
+            stream=table.stream,
+            topics=(table.topic_filter,),
+            available_now=self._settings.available_now,
+            trigger_s=definition.commit_s_min if trigger_s is None else trigger_s,
+            starting_offsets=definition.starting_offsets,
+            offsets_per_batch_max=None if is_silence else definition.commit_offsets_max,
+            fail_on_data_loss=self._settings.fail_on_data_loss,
+            connect_timeout_s=self._settings.connect_timeout_s,
+            master=self._settings.master,
+            derivation=table.selection("").derivation,
+            is_endless=is_silence,
+            log=self._log,
         )
+        if isinstance(table, DerivedTable) and not isinstance(table.derivation, LastKnown):
+            return StatefulLanding(settings, append_target(table, self._settings), on_progress, open_session)
+        target = (
+            last_known_target(table, self._settings)
+            if isinstance(table, DerivedTable)
+            else declared_target(table, self._settings)
+        )
+        return Landing(settings, on_progress, open_session, target, numbers)
 
 
-def declared_target(table: DeclaredTable, settings: RunSettings) -> QueryTarget:
+def declared_target(
+    table: DeclaredTable, settings: RunSettings
+) -> MessagesTarget[MessageRanges]:
     """Return the target of a declared table; one with `evolve` follows its subject's schema."""
     if table.definition.evolve == "add":
         return EvolvingTarget(table, lambda newest: landing_target(newest, settings))
@@ -257,14 +263,21 @@ def landing_target(table: DeclaredTable, settings: RunSettings) -> LandingTarget
     )
 
 
-def derived_target(table: DerivedTable, settings: RunSettings) -> QueryTarget:
-    """Return the target of a derived table."""
+def last_known_target(table: DerivedTable, settings: RunSettings) -> ReplaceTarget:
+    """Return the target of a table of last rows, which is the whole state."""
     tables = table.open()
-    rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
-    upkeep = Upkeep(tables.values(), table.definition.upkeep)
+    rows, upkeep = tables[ROWS], Upkeep(tables.values(), table.definition.upkeep)
+    assert isinstance(table.derivation, LastKnown)
+    assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
     update_births = keep_births(table.source, table.path, settings.connect)
-    if isinstance(table.derivation, LastKnown):
-        assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
-        return ReplaceTarget(rows, table.derivation, checkpoint, upkeep.after_commit, update_births)
+    return ReplaceTarget(rows, table.derivation, upkeep.after_commit, update_births)
+
+
+def append_target(table: DerivedTable, settings: RunSettings) -> AppendTarget:
+    """Return the target of a table whose query has state."""
+    tables = table.open()
+    upkeep = Upkeep(tables.values(), table.definition.upkeep)
+    checkpoint = table.path / CHECKPOINT_NAME
+    update_births = keep_births(table.source, table.path, settings.connect)
     derive = table.derivation.derive
-    return AppendTarget(rows, derive, checkpoint, upkeep.after_commit, update_births)
+    return AppendTarget(tables[ROWS], derive, checkpoint, upkeep.after_commit, update_births)

@@ -5,14 +5,19 @@
          │ └─conflict: reload─┤        another writer has committed: reload, then try again
          └────error───────────┴──?──▶ unknown: the commit may or may not have happened
 
+The table is the only truth about what has landed in it. Each commit moves its landed end from one
+offset of the log to a later one, and happens only if the table still ends at the first. So each
+message lands once, whoever lands it and whatever that job remembers: with its state lost, older
+than the table, or that of another table, and with several jobs at once.
+
 A commit that failed and a commit whose outcome is unknown are different errors. After neither are
-files deleted: if the commit did happen, they are part of the table. After a restart Spark replays
-the batch, and `LandedTable.has_landed` tells whether the table has it.
+files deleted: if the commit did happen, they are part of the table. The next look at the table
+tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -48,15 +53,15 @@ class TableCommitFailed(TableError):
 
 
 class TableCommitUnknown(TableError):
-    """Raised when it is unknown whether a batch was committed; `has_landed` tells later."""
+    """Raised when it is unknown whether a batch was committed; the table tells later."""
 
 
 class Outcome(Enum):
     """The outcome of a commit that ended without an error."""
 
     LANDED = "the batch is in the table, by this commit"
-    REPLAYED = "the batch was in the table before"
-    OVERTAKEN = "another job has landed some of the batch's offsets: write the batch without them"
+    REPLAYED = "the micro-batch was in the table before"
+    OVERTAKEN = "the table no longer ends where the batch begins: plan it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,11 @@ class Selection:
         return f"penstock-start:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
+    def dead_letters_id(self) -> str:
+        """The key under which the table stores the landed end of its dead letters."""
+        return f"penstock-dead-letters:{self.epoch}/{self.stream}/{self.topics_text}"
+
+    @property
     def description(self) -> str:
         """The selection in words, without the epoch, which the table stores as its description."""
         return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
@@ -98,20 +108,117 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """One micro-batch of one Spark query."""
+class Landed:
+    """The range of a selection that a table has landed, as its own transactions say.
+
+    Attributes:
+        start: the offset at which landing began; None for a table of an old version that lacks it.
+            Each message of the selection from it up to `end` has landed.
+        end: the offset after the last one that has landed.
+        dead_letters_end: the landed end of the table of dead letters at that time; 0 if there is
+            none.
+    """
+
+    start: int | None
+    end: int
+    dead_letters_end: int = 0
+
+    @classmethod
+    def stored(cls, find: Callable[[str], int | None], selection: Selection) -> Landed | None:
+        """Return what the numbers of a table say, which `find` returns by their keys."""
+        end = find(selection.transaction_id)
+        if end is None:
+            return None
+        return cls(find(selection.start_id), end, find(selection.dead_letters_id) or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    """One micro-batch of a query of Spark that has state.
+
+    Such a table is recognised by batch too, because a batch without messages may have rows: windows
+    that end by time.
+
+    Attributes:
+        query_id: the id of the query, which is in its checkpoint and stays the same after a
+            restart.
+        batch_id: the number of the batch.
+    """
 
     query_id: str
     batch_id: int
-    selection: Selection
 
     @property
     def transaction_id(self) -> str:
-        """The key under which the table stores the query's last batch.
-
-        The id of the query is in its checkpoint, and stays the same after a restart.
-        """
+        """The key under which the table stores the query's last batch."""
         return f"penstock-query:{self.query_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A range of the log that one commit adds to a table.
+
+    Attributes:
+        selection: the messages that land.
+        seen: the landed end of the table when the batch was planned; 0 if nothing had landed.
+        end: the landed end after the commit.
+        start: the offset at which landing begins, for the commit with which it does; None for all
+            later ones.
+        query: the micro-batch, for a table whose query has state.
+        dead_letters_end: the landed end of the table of dead letters.
+    """
+
+    selection: Selection
+    seen: int
+    end: int
+    start: int | None = None
+    query: QueryBatch | None = None
+    dead_letters_end: int = 0
+
+    @property
+    def description(self) -> str:
+        """The batch in words, for errors."""
+        return f"the batch of offsets {self.seen} to {self.end}"
+
+    def obstacle(self, landed: Landed | None, last_batch: int | None) -> Outcome | None:
+        """Return why a table cannot take the batch, as the outcome of a commit; None if it can.
+
+        Args:
+            landed: the range of the selection that the table has landed.
+            last_batch: the table's last micro-batch of the query, if the batch is one.
+        """
+        if self._is_repeated(last_batch):
+            return Outcome.REPLAYED
+        if self.start is not None:
+            return None if landed is None else Outcome.OVERTAKEN
+        return None if self.seen == (0 if landed is None else landed.end) else Outcome.OVERTAKEN
+
+    def is_in(self, landed: Landed | None, last_batch: int | None) -> bool:
+        """Return whether the table has the batch, after a commit of unknown outcome; False if
+        that cannot be told."""
+        if self.query is not None:
+            return self._is_repeated(last_batch)
+        return landed is not None and self.seen < self.end <= landed.end
+
+    def _is_repeated(self, last_batch: int | None) -> bool:
+        return (
+            self.query is not None
+            and last_batch is not None
+            and (last_batch >= self.query.batch_id)
+        )
+
+    def numbers(self, landed: Landed | None, files: Sequence[NewFile]) -> dict[str, int]:
+        """Return the numbers that the table stores with the commit, by their keys."""
+        selection = self.selection
+        found = {selection.transaction_id: self.end}
+        if landed is None:
+            first = min((file.first_offset for file in files), default=self.end)
+            found[selection.start_id] = first if self.start is None else self.start
+        if self.dead_letters_end:
+            found[selection.dead_letters_id] = self.dead_letters_end
+        if self.query is not None:
+            found[self.query.transaction_id] = self.query.batch_id
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,31 +283,19 @@ class LandedTable(Protocol):
     def can_widen(self, present: pa.Field, wanted: pa.Field) -> bool:
         """Return whether the format can change a present column to the type of ``wanted``."""
 
-    def has_landed(self, batch: Batch) -> bool:
-        """Return whether the batch is in the table, on disk."""
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed of a selection, on disk; None if landing has not begun."""
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message, on disk; 0 if none has landed."""
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last micro-batch of a query in the table; None without one."""
 
-    def landed_start(self, selection: Selection) -> int | None:
-        """Return the first landed offset; None if none has landed, or an old table lacks it.
-
-        All messages from it up to `landed_end` have landed.
-        """
-
-    def commit(
-        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
-    ) -> Outcome:
-        """Make files part of the table in one atomic commit, unless the batch has landed already.
+    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+        """Make files part of the table in one atomic commit that moves its landed end.
 
         Args:
-            batch: the batch of the files.
+            batch: the range of the files. Unless the table's landed end is the batch's `seen`, the
+                outcome is OVERTAKEN, and for a batch with `start` unless nothing has landed.
             files: the files; if there are none, only the offsets are stored.
-            seen: `landed_end` before the files were written. If it has increased since, the files
-                may have rows that the table has: the outcome is OVERTAKEN.
-            end: `landed_end` after the commit.
-            start: the first offset of the batch, even if it is in another table; None for the first
-                one of the files.
 
         Raises:
             ConfigError: another job has created the table, with another selection.
@@ -216,7 +311,7 @@ class LandedTable(Protocol):
         Args:
             span: the span; if it is empty, no rows are removed.
             files: the files; there may be none.
-            selection: the selection of the files, whose `landed_start` becomes the start of the
+            selection: the selection of the files, whose landed start becomes the start of the
                 span, if that is lower.
 
         Raises:

@@ -47,6 +47,9 @@ class DeclaredTable:
         ConfigError: the declaration contradicts itself, or names a file that cannot be used.
     """
 
+    has_state = False
+    """False: the table itself says what has landed."""
+
     has_watermark = False
     """False: the table is complete up to the landed offset, not up to a time."""
 

@@ -1,16 +1,15 @@
-"""Commits messages to a Delta table: each batch once, and each offset once.
+"""Commits messages to a Delta table: each offset once.
 
 The driver commits with the `deltalake` package, without a Spark extension or jar. One commit has
 the batch's files and application transactions, which Delta stores in the table's own log:
 
-    penstock-query:<query id>                    version = batch id            (0 is a version)
     penstock-log:<epoch>/<stream>/<topics>       version = offset after the last landed message
-    penstock-start:<epoch>/<stream>/<topics>     version = offset of the first landed message
+    penstock-start:<epoch>/<stream>/<topics>     version = offset at which landing began
+    penstock-query:<query id>                    version = number of the last micro-batch
 
-The first tells whether the table has a batch that Spark replays after a crash; the commit that
-creates the table has it, too. The second tells a job with a new checkpoint, or a second job on the
-same table, which offsets have landed: rows before it are never landed again. The third tells where
-landing began: a message between the two that is in no file was deleted.
+The first decides what lands: a commit is made only on top of the version in which the table ends
+where the batch begins. The second tells where landing began: a message between the two that is in
+no file was deleted. The third is only in tables whose query has state.
 
 The table's log is trusted only once it is on disk (`penstock.spark.tables.delta_log`).
 """
@@ -18,7 +17,7 @@ The table's log is trusted only once it is on disk (`penstock.spark.tables.delta
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +32,9 @@ from penstock.spark.parquet_files import Layout, NewFile, touch
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    Landed,
     Outcome,
+    QueryBatch,
     Selection,
     Span,
     TableCommitFailed,
@@ -140,37 +141,22 @@ class DeltaMessageTable:
         """Return False: few readers support Delta's type widening."""
         return False
 
-    def has_landed(self, batch: Batch) -> bool:
-        """Return whether the batch is in the table, on disk."""
-        return _has_landed(self._refresh(), batch)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed of a selection, on disk; None if landing has not begun."""
+        return _landed(self._refresh(), selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message, on disk; 0 if none has landed."""
-        return _landed_end(self._refresh(), selection)
-
-    def landed_start(self, selection: Selection) -> int | None:
-        """Return the first landed offset; None if none has landed, or an old table lacks it."""
-        delta = self._refresh()
-        return delta.transaction_version(selection.start_id) if delta else None
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last micro-batch of a query in the table; None without one."""
+        return _last_batch(self._refresh(), QueryBatch(query_id, 0))
 
     def commit(
-        self,
-        batch: Batch,
-        files: Sequence[NewFile],
-        seen: int,
-        end: int,
-        start: int | None = None,
-        replaced: Collection[str] = (),
+        self, batch: Batch, files: Sequence[NewFile], replaced: Collection[str] = ()
     ) -> Outcome:
-        """Make files part of the table in one commit, unless the batch has landed; see
-        `LandedTable`.
+        """Make files part of the table in one commit that moves its end; see `LandedTable`.
 
         Args:
-            batch: the batch of the files.
+            batch: the range of the files.
             files: the files; there may be none.
-            seen: `landed_end` before the files were written.
-            end: `landed_end` after the commit.
-            start: the first offset of the batch; None for the first one of the files.
             replaced: paths of files that the commit removes. If the table lacks one of them, the
                 outcome is OVERTAKEN.
         """
@@ -179,20 +165,17 @@ class DeltaMessageTable:
             # Read the table once: Delta refuses the commit if another one follows that version.
             delta = self._refresh()
             self._check_selection(delta, batch.selection)  # another job may have created the table
-            if _has_landed(delta, batch):
-                return Outcome.REPLAYED
-            landed = _landed_end(delta, batch.selection)
-            if landed > seen:
-                return Outcome.OVERTAKEN
-            if not landed and start is None:
-                start = min((file.first_offset for file in files), default=end)
+            landed = _landed(delta, batch.selection)
+            obstacle = batch.obstacle(landed, _last_batch(delta, batch.query))
+            if obstacle is not None:
+                return obstacle
             present = files_of(delta) if delta is not None and replaced else []
             removed = [file for file in present if file["path"] in replaced]
             if len(removed) < len(replaced):
                 return Outcome.OVERTAKEN
             self._touch(replaced)
             try:
-                self._write_commit(batch, files, end, None if landed else start, removed)
+                self._write_commit(batch, batch.numbers(landed, files), files, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -204,7 +187,7 @@ class DeltaMessageTable:
                 raise self._unknown_outcome(batch, failure) from failure
             return Outcome.LANDED
         raise TableCommitFailed(
-            f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
+            f"{batch.description} could not be committed to {self.path}: {error}"
         ) from error
 
     def replace(
@@ -332,44 +315,37 @@ class DeltaMessageTable:
         """Return LANDED if the table has the batch after an error; else raise
         TableCommitUnknown."""
         try:
-            landed = self.has_landed(batch)
+            delta = self._refresh()
         except TableError:
-            landed = False
-        if landed:
+            delta = None
+        if batch.is_in(_landed(delta, batch.selection), _last_batch(delta, batch.query)):
             return Outcome.LANDED
         raise self._unknown_outcome(batch, failure) from failure
 
     def _unknown_outcome(self, batch: Batch, failure: Exception) -> TableCommitUnknown:
         return TableCommitUnknown(
-            f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
+            f"it is not known whether {batch.description} was committed to {self.path}"
             f" ({failure}); run the job again: it checks the table"
         )
 
     def _write_commit(
         self,
         batch: Batch,
+        numbers: Mapping[str, int],
         files: Sequence[NewFile],
-        end: int,
-        start: int | None = None,
         removed: Sequence[dict[str, Any]] = (),
     ) -> None:
         selection = batch.selection
-        start_transactions = [] if start is None else [Transaction(selection.start_id, start)]
         properties = CommitProperties(
             # No retries in deltalake: it would repeat the commit that creates a table on top of
             # another writer's without checking transactions.
             max_commit_retries=0,
-            app_transactions=[
-                Transaction(batch.transaction_id, batch.batch_id),
-                Transaction(selection.transaction_id, end),
-                *start_transactions,
-            ],
+            app_transactions=[Transaction(*pair) for pair in numbers.items()],
             custom_metadata={
-                "penstock.queryId": batch.query_id,
-                "penstock.batchId": batch.batch_id,
                 "penstock.epoch": selection.epoch,
                 "penstock.stream": selection.stream,
-                "penstock.endOffset": end,
+                "penstock.startOffset": batch.seen if batch.start is None else batch.start,
+                "penstock.endOffset": batch.end,
             },
         )
         actions = [add_action(file) for file in files]
@@ -402,8 +378,11 @@ class DeltaMessageTable:
     def _refresh(self) -> DeltaTable | None:
         """Return the newest version of the table, synced to disk; None if there is no table."""
         try:
+            if self._delta is not None and not self._log.has(self._delta.version()):
+                # Expired; or an older copy of the table was put back.
+                self._delta, self._log = None, SyncedLog(self.path)
             if self._delta is not None:
-                if self._log.has_changed_since(self._delta.version()):
+                if self._log.has(self._delta.version() + 1):
                     self._delta.update_incremental()
             elif (self.path / LOG_DIRECTORY).is_dir():
                 self._delta = DeltaTable(self.path)
@@ -416,13 +395,14 @@ class DeltaMessageTable:
         return self._delta
 
 
-def _has_landed(delta: DeltaTable | None, batch: Batch) -> bool:
-    version = None if delta is None else delta.transaction_version(batch.transaction_id)
-    return version is not None and version >= batch.batch_id
+def _last_batch(delta: DeltaTable | None, query: QueryBatch | None) -> int | None:
+    if delta is None or query is None:
+        return None
+    return delta.transaction_version(query.transaction_id)
 
 
-def _landed_end(delta: DeltaTable | None, selection: Selection) -> int:
-    return (delta.transaction_version(selection.transaction_id) or 0) if delta else 0
+def _landed(delta: DeltaTable | None, selection: Selection) -> Landed | None:
+    return None if delta is None else Landed.stored(delta.transaction_version, selection)
 
 
 def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:

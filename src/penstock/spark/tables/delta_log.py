@@ -73,13 +73,12 @@ class SyncedLog:
         if self._synced_commits != known:
             sync(self._log)
 
-    def has_changed_since(self, version: int) -> bool:
-        """Return whether there is a later version, or the commit of this version was removed.
+    def has(self, version: int) -> bool:
+        """Return whether the log has the commit of this version.
 
-        It looks up two names, while the deltalake package would list the whole log.
+        It looks up one name, while the deltalake package would list the whole log.
         """
-        known, later = (self._log / _COMMIT.format(n) for n in (version, version + 1))
-        return later.exists() or not known.exists()
+        return (self._log / _COMMIT.format(version)).exists()
 
     def expire_versions(self, versions_max: int) -> None:
         """Remove log files that the last versions do not need [Delta protocol, Metadata Cleanup].

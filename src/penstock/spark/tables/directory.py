@@ -42,7 +42,9 @@ from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    Landed,
     Outcome,
+    QueryBatch,
     Selection,
     Span,
     TableCommitFailed,
@@ -69,8 +71,8 @@ class _Commit(msgspec.Struct, frozen=True):
         description: the selection of the table, in words.
         partition_by: the columns with a directory for each value.
         columns: the schema, serialized by Arrow.
-        landed: the last batch of each query, and the landed end and start of each selection, by the
-            keys of `Batch` and `Selection`.
+        landed: the landed end and start of each selection, and the last micro-batch of each query,
+            by the keys of `Selection` and `QueryBatch`.
         added: paths of the files that the commit adds, after they are renamed.
         removed: paths of the files that the commit removes.
     """
@@ -127,51 +129,37 @@ class ParquetDirectory:
         """Return False: readers take the types from each file, so all files must have the same."""
         return False
 
-    def has_landed(self, batch: Batch) -> bool:
-        """Return whether the batch is in the table, on disk."""
-        return _has_landed(self._refresh()[1], batch)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed of a selection, on disk; None if landing has not begun."""
+        return _landed(self._refresh()[1], selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message, on disk; 0 if none has landed."""
-        return _landed_end(self._refresh()[1], selection)
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last micro-batch of a query in the table; None without one."""
+        return _last_batch(self._refresh()[1], QueryBatch(query_id, 0))
 
-    def landed_start(self, selection: Selection) -> int | None:
-        """Return the first landed offset; None if none has landed, or an old table lacks it."""
-        last = self._refresh()[1]
-        return None if last is None else last.landed.get(selection.start_id)
-
-    def commit(
-        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
-    ) -> Outcome:
-        """Make files part of the table in one commit, unless the batch has landed already."""
+    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+        """Make files part of the table in one commit that moves its end; see `LandedTable`."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
             if last is not None:
                 self._check_selection(last, selection)
-            if _has_landed(last, batch):
-                return Outcome.REPLAYED
-            if _landed_end(last, selection) > seen:
-                return Outcome.OVERTAKEN
+            before = _landed(last, selection)
+            obstacle = batch.obstacle(before, _last_batch(last, batch.query))
+            if obstacle is not None:
+                return obstacle
             landed = {} if last is None else last.landed
-            if not _landed_end(last, selection):
-                first = min((file.first_offset for file in files), default=end)
-                landed = {**landed, selection.start_id: first if start is None else start}
             commit_record = _Commit(
                 selection.description,
                 self.layout.partition_by,
                 _serialize(self.layout.schema) if last is None else last.columns,
-                {
-                    **landed,
-                    batch.transaction_id: batch.batch_id,
-                    selection.transaction_id: end,
-                },
+                {**landed, **batch.numbers(before, files)},
                 [_visible_path(file.path) for file in files],
             )
             if self._append(version + 1, commit_record):
                 return Outcome.LANDED
         raise TableCommitFailed(
-            f"batch {batch.batch_id} could not be committed to {self.path}: other jobs came first"
+            f"{batch.description} could not be committed to {self.path}: other jobs came first"
         )
 
     def replace(
@@ -310,12 +298,12 @@ class ParquetDirectory:
         return self._commits / f"{version:020}.json"
 
 
-def _has_landed(last: _Commit | None, batch: Batch) -> bool:
-    return last is not None and last.landed.get(batch.transaction_id, -1) >= batch.batch_id
+def _last_batch(last: _Commit | None, query: QueryBatch | None) -> int | None:
+    return None if last is None or query is None else last.landed.get(query.transaction_id)
 
 
-def _landed_end(last: _Commit | None, selection: Selection) -> int:
-    return 0 if last is None else last.landed.get(selection.transaction_id, 0)
+def _landed(last: _Commit | None, selection: Selection) -> Landed | None:
+    return None if last is None else Landed.stored(last.landed.get, selection)
 
 
 def _serialize(schema: pa.Schema) -> bytes:

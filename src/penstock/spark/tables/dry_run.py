@@ -71,10 +71,10 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
         for file in file_rows.to_pylist()
     ]
     if files:
-        batch = Batch("validate", 0, table.selection(epoch))
         end = max(file.last_offset for file in files) + 1
+        batch = Batch(table.selection(epoch), 0, end)
         for name in (DEAD_LETTERS, ROWS):
-            tables[name].commit(batch, files_of_table(files, name), 0, end)
+            tables[name].commit(batch, files_of_table(files, name))
     return {name: pa.concat_tables(found) for name, found in parts.items() if found}
 
 

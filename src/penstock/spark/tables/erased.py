@@ -1,6 +1,6 @@
 """Finds messages that landed and are no longer in the table, because their rows were deleted.
 
-    landed_start            landed_end
+    landed.start            landed.end
         │ all of these landed   │
     ────┼───────────────────────┼────▶ offset
         └ each has a row or a dead letter, unless it was erased
@@ -58,12 +58,13 @@ def erased_messages(
         span: a range that has landed.
     """
     present = _present(messages, tables, span)
-    start = tables[0].landed_start(selection)
+    landed = tables[0].landed(selection)
+    start = None if landed is None else landed.start
     if start is None:  # a table of an older version: use its first row
         found = [row[0] for row in present.agg(smallest("offset")).collect()]
         start = span.end if found[0] is None else found[0]
-    landed = messages.where(col("offset") >= lit(start))
-    return landed.join(present, "offset", "left_anti")
+    after_start = messages.where(col("offset") >= lit(start))
+    return after_start.join(present, "offset", "left_anti")
 
 
 def summarize(erased: DataFrame) -> ErasedMessages | None:

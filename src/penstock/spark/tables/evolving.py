@@ -10,16 +10,16 @@ Columns get wider types if the table's format allows it (Iceberg), and otherwise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from penstock.config.decoder import Column
 from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
-from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
+from penstock.spark.ranges import MessageRanges
+from penstock.spark.tables.api import ROWS, Batch, Contents, Landed, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.telemetry.logs import Sentence, get_logger
@@ -47,22 +47,31 @@ class EvolvingTarget:
         self._make_target = make_target
         self._target = make_target(self._table)
 
-    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the streaming query of ranges of messages, which the tasks read themselves."""
-        return self._target.query(spark, options)
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of messages that the pass reads."""
+        return self._target.columns
 
     def prepare(self, selection: Selection) -> None:
         """Check the tables and add missing columns; see `LandedTable`."""
         self._target.prepare(selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message; 0 if none has landed."""
-        return self._target.landed_end(selection)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed; None if landing has not begun."""
+        return self._target.landed(selection)
 
-    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
+    def contents(self) -> Contents | None:
+        """Return the contents of the table of rows; None if it does not exist."""
+        return self._target.contents()
+
+    def move_end(self, batch: Batch) -> None:
+        """Move the landed end over a range without messages, or to where landing begins."""
+        self._target.move_end(batch)
+
+    def land(self, messages: MessageRanges, batch: Batch) -> LandingResult:
         """Add the columns of a newer schema, if there is one, then land one batch."""
         self._evolve(batch.selection)
-        return self._target.land(rows, batch)
+        return self._target.land(messages.with_columns(self.columns), batch)
 
     def _evolve(self, selection: Selection) -> None:
         try:
@@ -74,7 +83,6 @@ class EvolvingTarget:
         table = _with_types_of(newest, newest.open()[ROWS], self._table.schema)
         target = self._make_target(table)
         target.prepare(selection)
-        target.adopt_query(self._target)
         for change in describe_changes(self._table.schema, table.schema, newest.schema):
             logger.warning(
                 "table %s: %s, by version %d of its schema",

@@ -3,9 +3,9 @@
 Properties of the table have the same purpose as the application transactions of a Delta table. One
 Iceberg transaction changes them together with the files:
 
-    penstock-query:<query id>                    batch id
     penstock-log:<epoch>/<stream>/<topics>       offset after the last landed message
-    penstock-start:<epoch>/<stream>/<topics>     offset of the first landed message
+    penstock-start:<epoch>/<stream>/<topics>     offset at which landing began
+    penstock-query:<query id>                    number of the last micro-batch, with state only
 
 Snapshots have no such state, so they may be expired. By default pyiceberg repeats a refused commit
 on top of another writer's without reading these properties; so `commit.retry.num-retries` is 0.
@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,9 @@ from penstock.spark.partition_fields import parse_partition
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    Landed,
     Outcome,
+    QueryBatch,
     Selection,
     Span,
     TableCommitFailed,
@@ -141,58 +144,51 @@ class IcebergTable:
         is_source = any(present.name == one.column for one in self._fields)
         return not is_source and can_promote(present.type, wanted.type)
 
-    def has_landed(self, batch: Batch) -> bool:
-        """Return whether the batch is in the table, on disk."""
-        return _has_landed(self._refresh(), batch)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed of a selection, on disk; None if landing has not begun."""
+        return _landed(self._refresh(), selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message, on disk; 0 if none has landed."""
-        return _landed_end(self._refresh(), selection)
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the number of the last micro-batch of a query in the table; None without one."""
+        return _last_batch(self._refresh(), QueryBatch(query_id, 0))
 
-    def landed_start(self, selection: Selection) -> int | None:
-        """Return the first landed offset; None if none has landed, or an old table lacks it."""
-        return _landed_start(self._refresh(), selection)
-
-    def commit(
-        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
-    ) -> Outcome:
-        """Make files part of the table in one commit, unless the batch has landed already."""
+    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+        """Make files part of the table in one commit that moves its end; see `LandedTable`."""
         selection = batch.selection
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             table = self._refresh() or self._create(selection)
             self._check_selection(table, selection)
-            if _has_landed(table, batch):
-                return Outcome.REPLAYED
-            landed = _landed_end(table, selection)
-            if landed > seen:
-                return Outcome.OVERTAKEN
-            properties = {
-                batch.transaction_id: str(batch.batch_id),
-                selection.transaction_id: str(end),
-            }
-            if not landed:
-                first = min((file.first_offset for file in files), default=end)
-                properties[selection.start_id] = str(first if start is None else start)
+            landed = _landed(table, selection)
+            obstacle = batch.obstacle(landed, _last_batch(table, batch.query))
+            if obstacle is not None:
+                return obstacle
+            numbers = batch.numbers(landed, files)
             try:
                 with QuickTransaction(table) as transaction:
                     if files:
                         self._add(transaction, files)
-                    transaction.set_properties(properties)
+                    transaction.set_properties({key: str(n) for key, n in numbers.items()})
             except CommitFailedException as conflict:
                 error = conflict
                 continue
             except Exception as failure:
-                if self.has_landed(batch):
-                    return Outcome.LANDED
-                raise TableCommitUnknown(
-                    f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
-                    f" ({failure}); run the job again: it checks the table"
-                ) from failure
+                return self._look_up_outcome(batch, failure)
             return Outcome.LANDED
         raise TableCommitFailed(
-            f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
+            f"{batch.description} could not be committed to {self.path}: {error}"
         ) from error
+
+    def _look_up_outcome(self, batch: Batch, failure: Exception) -> Outcome:
+        """Return LANDED if the table has the batch after an error; else raise
+        TableCommitUnknown."""
+        table = self._refresh()
+        if batch.is_in(_landed(table, batch.selection), _last_batch(table, batch.query)):
+            return Outcome.LANDED
+        raise TableCommitUnknown(
+            f"it is not known whether {batch.description} was committed to {self.path}"
+            f" ({failure}); run the job again: it checks the table"
+        ) from failure
 
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
@@ -211,7 +207,8 @@ class IcebergTable:
                         _delete(transaction, row_filter)
                     if files:
                         self._add(transaction, files)
-                    start = None if selection is None else _landed_start(table, selection)
+                    landed = None if selection is None else _landed(table, selection)
+                    start = None if landed is None else landed.start
                     if selection is not None and start is not None and span.start < start:
                         transaction.set_properties({selection.start_id: str(span.start)})
             except CommitFailedException as conflict:
@@ -399,17 +396,16 @@ class IcebergTable:
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
 
 
-def _has_landed(table: Table | None, batch: Batch) -> bool:
-    found = None if table is None else table.properties.get(batch.transaction_id)
-    return found is not None and int(found) >= batch.batch_id
+def _last_batch(table: Table | None, query: QueryBatch | None) -> int | None:
+    return None if table is None or query is None else _number(table, query.transaction_id)
 
 
-def _landed_end(table: Table | None, selection: Selection) -> int:
-    return 0 if table is None else int(table.properties.get(selection.transaction_id, 0))
+def _landed(table: Table | None, selection: Selection) -> Landed | None:
+    return None if table is None else Landed.stored(partial(_number, table), selection)
 
 
-def _landed_start(table: Table | None, selection: Selection) -> int | None:
-    found = None if table is None else table.properties.get(selection.start_id)
+def _number(table: Table, key: str) -> int | None:
+    found = table.properties.get(key)
     return None if found is None else int(found)
 
 

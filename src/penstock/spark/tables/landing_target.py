@@ -5,15 +5,14 @@
 
 The invariant: *messages with rows + dead letters = messages*. Each message that the pass reads has
 one row or several in the first table, or one row in the second, and never both. The invariant holds
-at all times below the offset that `landed_end` returns, because:
+at all times below the landed end of the table of rows, because:
 
 * the pass assigns each message to exactly one of the two, and always to the same one; * dead
-letters are committed first, rows second, and only the second commit moves `landed_end`. It is
-  made for each batch with messages, even if all of them are dead letters (if an interrupted attempt
-  has committed those, the commit of the next batch moves `landed_end`);
-* each table recognises a commit by query and batch, and by offset. After a crash between the two
-  commits the batch is replayed: dead letters that are in the table are left out, and the other
-  messages land.
+letters are committed first, rows second, and only the second commit moves that landed end. It is
+  made for each batch with messages, even if all of them are dead letters;
+* each table takes a batch only if it still ends where it did when the batch was planned. After a
+  crash between the two commits the range is planned again, perhaps with another end: messages whose
+  dead letters are in the table are left out, and the others land.
 """
 
 from __future__ import annotations
@@ -21,36 +20,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from pathlib import Path
+from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql import DataFrame
 
-from penstock.spark.arrow_maps import map_in_arrow
-from penstock.spark.parquet_files import (
-    FILES_DDL,
-    NewFile,
-    Split,
-    file_writer,
-)
-from penstock.spark.ranges import MessageRanges
+from penstock.spark.arrow_maps import ArrowFunction
+from penstock.spark.parquet_files import NewFile, Split, file_writer
+from penstock.spark.ranges import WritableFrame
 from penstock.spark.tables.api import (
     DEAD_LETTERS,
     ROWS,
     Batch,
+    Contents,
+    Landed,
     LandedTable,
     Outcome,
     Selection,
     Span,
-    TableCommitFailed,
+    TableError,
 )
 from penstock.spark.tables.erased import erased_messages
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.rewriting import copy_files
 from penstock.stream.rows import STREAM_SCHEMA
 
-REWRITES_MAX: Final = 10
-"""Most times that a batch is written because other jobs have landed a part of it first."""
+
+class Messages(Protocol):
+    """Messages that a pass can write; `penstock.spark.ranges` has those that Spark reads."""
+
+    def write(self, writer: ArrowFunction) -> list[NewFile]:
+        """Run `writer` over the messages, and return the files that it has written."""
+
+    def messages(self) -> DataFrame:
+        """Return the messages as a DataFrame with all columns."""
+
+
+class RangeOfMessages(Messages, Protocol):
+    """The messages of a range of the log."""
+
+    def without_rows_of(self, files: Sequence[Path], epoch: str, start: int) -> Messages:
+        """Return the messages without those from offset `start` on of which `files` have a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +68,14 @@ class LandingResult:
     """The result of landing a batch.
 
     Attributes:
+        outcome: the outcome of the commit; None if no message matched, and nothing was committed.
         rows: the number of rows that were added.
         dead_letters: the number of dead letters that were added.
-        end: the offset after the last message of the batch; 0 if there was no commit.
-        is_replay: whether the table had the batch already.
     """
 
+    outcome: Outcome | None
     rows: int = 0
     dead_letters: int = 0
-    end: int = 0
-    is_replay: bool = False
 
 
 class LandingTarget:
@@ -82,6 +90,9 @@ class LandingTarget:
         after_commit: called after each commit of rows, for example to merge small files.
         columns: the columns of messages that the split reads.
         before_write: called before each pass over messages, for what the split needs of the log.
+
+    Attributes:
+        columns: the columns of messages that the pass reads.
     """
 
     def __init__(
@@ -94,8 +105,7 @@ class LandingTarget:
         before_write: Callable[[], None] = lambda: None,
     ) -> None:
         self._before_write = before_write
-        self._columns = columns
-        self._stream: MessageRanges | None = None
+        self.columns = columns
         self.rows = tables[ROWS]
         self.dead_letters = tables.get(DEAD_LETTERS)
         self._tables = tables
@@ -103,76 +113,83 @@ class LandingTarget:
         self._repeats = repeats
         self._after_commit = after_commit
 
-    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Return the streaming query of ranges of messages, which the tasks read themselves."""
-        self._stream = MessageRanges.stream(spark, options, self._columns)
-        return self._stream.frame
-
-    def adopt_query(self, earlier: LandingTarget) -> None:
-        """Land the batches of another target's query instead of an own one."""
-        self._stream = earlier._stream
-
     def prepare(self, selection: Selection) -> None:
         """Check the tables and add missing columns; see `LandedTable`."""
         for table in self._tables.values():
             table.prepare(selection)
 
-    def landed_end(self, selection: Selection) -> int:
-        """Return the offset after the last landed message; 0 if none has landed."""
-        return self.rows.landed_end(selection)
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed; None if landing has not begun.
 
-    def land(self, frame: DataFrame, batch: Batch) -> LandingResult:
-        """Land one batch of the query in the tables, unless it has landed already.
+        Raises:
+            TableError: the table of dead letters lacks some that had landed.
+        """
+        landed = self.rows.landed(selection)
+        if landed is not None and self.dead_letters is not None:
+            end = self._dead_end(selection)
+            if end < landed.dead_letters_end:
+                raise TableError(
+                    f"the dead letters in {self.dead_letters.path} are older than the rows in"
+                    f" {self.rows.path}: those of offsets {end} to {landed.dead_letters_end - 1}"
+                    " may be missing. Put back the newest copy of both tables, or remove both to"
+                    " land them anew from what is in the log"
+                )
+        return landed
+
+    def contents(self) -> Contents | None:
+        """Return the contents of the table of rows; None if it does not exist."""
+        return self.rows.contents()
+
+    def move_end(self, batch: Batch) -> None:
+        """Move the landed end over a range without messages, or to where landing begins.
+
+        If the table has moved since the batch was planned, nothing happens.
+        """
+        self.rows.commit(batch, [])
+
+    def land(self, messages: RangeOfMessages, batch: Batch) -> LandingResult:
+        """Land the messages of a batch, in one attempt.
 
         Raises:
             TableError: a table cannot be written.
         """
-        assert self._stream is not None, "a batch is one of the query"
-        messages = self._stream.batch(frame)
-        for _ in range(REWRITES_MAX):
-            if self.rows.has_landed(batch):
-                return LandingResult(is_replay=True)
-            landed = self.rows.landed_end(batch.selection)
-            dead_end = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
-            if landed:
-                messages = messages.from_offset(landed)
-            files = (
-                self.write(
-                    self._without_dead_letters(messages, batch.selection.epoch, landed),
-                    batch.batch_id,
-                )
-                if dead_end > landed
-                else self.write(messages, batch.batch_id)
-            )
-            if not files:  # no message matched, or all have landed
-                return LandingResult()
-            rows, dead_files = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-            start = min(file.first_offset for file in files)
-            end = max(file.last_offset for file in files) + 1
-            if (
-                dead_files
-                and self._commit_dead_letters(batch, dead_files, landed, dead_end)
-                is Outcome.OVERTAKEN
-            ):
-                continue
-            if self.rows.commit(batch, rows, landed, end, start) is Outcome.LANDED:
-                self._after_commit()
-                return LandingResult(
-                    sum(f.rows for f in rows), sum(f.rows for f in dead_files), end
-                )
-        raise TableCommitFailed(
-            f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that land"
-            f" the same messages in {self.rows.path}; run one of them only"
-        )
+        selection = batch.selection
+        dead_end = self._dead_end(selection)
+        remaining: Messages = messages
+        if self.dead_letters is not None and dead_end > batch.seen:
+            # An attempt was interrupted. Its dead letters stay what they are, even if the
+            # declaration has changed since.
+            files_before = self.dead_letters.recent_files(timedelta.max)
+            remaining = messages.without_rows_of(files_before, selection.epoch, batch.seen)
+        files = self.write(remaining, batch.seen)
+        if not files and dead_end <= batch.seen:
+            return LandingResult(None)
+        rows, dead_files = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
+        if self.dead_letters is not None and dead_files:
+            dead_batch = replace(batch, seen=dead_end, end=max(dead_end, batch.end))
+            outcome = self.dead_letters.commit(dead_batch, dead_files)
+            dead_end = dead_batch.end
+        else:  # another job may have landed dead letters of these messages
+            is_overtaken = self._dead_end(selection) != dead_end
+            outcome = Outcome.OVERTAKEN if is_overtaken else Outcome.LANDED
+        if outcome is Outcome.LANDED:
+            outcome = self.rows.commit(replace(batch, dead_letters_end=dead_end), rows)
+        if outcome is not Outcome.LANDED:
+            return LandingResult(outcome)
+        self._after_commit()
+        return LandingResult(outcome, sum(f.rows for f in rows), sum(f.rows for f in dead_files))
 
-    def write(
-        self, messages: MessageRanges | DataFrame, batch_id: int, replaced: Span | None = None
-    ) -> list[NewFile]:
+    def _dead_end(self, selection: Selection) -> int:
+        """Return the offset after the last dead letter that may be in the table; 0 for none."""
+        landed = None if self.dead_letters is None else self.dead_letters.landed(selection)
+        return 0 if landed is None else landed.end
+
+    def write(self, messages: Messages, number: int, replaced: Span | None = None) -> list[NewFile]:
         """Write messages to files of both tables, and return the files, which no commit names yet.
 
         Args:
             messages: the messages to write.
-            batch_id: the number of the batch, which is in the files' names.
+            number: the offset at which they begin, which is in the files' names for people.
             replaced: the range whose rows a backfill will replace by these files; else None.
 
         Raises:
@@ -180,15 +197,10 @@ class LandingTarget:
         """
         self._before_write()
         if self._repeats is not None:
-            found = messages.messages() if isinstance(messages, MessageRanges) else messages
-            messages = self._repeats.with_seen_at(found, self.rows, replaced)
+            identified = self._repeats.with_seen_at(messages.messages(), self.rows, replaced)
+            messages = WritableFrame(identified)
         layouts = {name: table.layout for name, table in self._tables.items()}
-        writer = file_writer(layouts, self._split, batch_id)
-        if isinstance(messages, MessageRanges):
-            files = messages.map_in_arrow(writer, FILES_DDL)
-        else:
-            files = map_in_arrow(messages, writer, FILES_DDL)
-        written = [NewFile(**row.asDict()) for row in files.collect()]
+        written = messages.write(file_writer(layouts, self._split, number))
         for name, layout in layouts.items():
             partitions = {file.partition for file in files_of_table(written, name)}
             layout.check_partitions(len(partitions))
@@ -229,37 +241,10 @@ class LandingTarget:
     ) -> None:
         assert self.dead_letters is not None
         if self.dead_letters.contents() is None:
-            batch = Batch(f"backfill/{span.start}", 0, selection)
-            if self.dead_letters.commit(batch, dead_files, 0, span.end) is Outcome.LANDED:
+            batch = Batch(selection, 0, span.end)
+            if self.dead_letters.commit(batch, dead_files) is Outcome.LANDED:
                 return  # this created the table; else a landing has just created it
         self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead_files)
-
-    def _commit_dead_letters(
-        self, batch: Batch, dead_files: list[NewFile], landed: int, dead_end: int
-    ) -> Outcome:
-        """Commit those dead letters of a batch that the table does not have yet."""
-        assert self.dead_letters is not None
-        end = max(dead_end, *(file.last_offset + 1 for file in dead_files))
-        outcome = self.dead_letters.commit(batch, dead_files, dead_end, end)
-        if outcome is Outcome.REPLAYED:  # an earlier attempt has committed others of the batch
-            second_batch = replace(batch, query_id=f"{batch.query_id}/{landed}/{dead_end}")
-            outcome = self.dead_letters.commit(second_batch, dead_files, dead_end, end)
-        return outcome
-
-    def _without_dead_letters(self, ranges: MessageRanges, epoch: str, landed: int) -> DataFrame:
-        """Return the messages without those whose dead letters were committed, but no rows.
-
-        Such a message stays a dead letter, even if the declaration has changed since.
-        """
-        assert self.dead_letters is not None
-        messages = ranges.messages()
-        files = self.dead_letters.recent_files(timedelta.max)
-        dead_files = messages.sparkSession.read.schema("epoch string, offset long").parquet(
-            *map(str, files)
-        )
-        is_in_question = (col("epoch") == lit(epoch)) & (col("offset") >= lit(landed))
-        offsets = dead_files.where(is_in_question).select("offset")
-        return messages.join(offsets, "offset", "left_anti").select(*messages.columns)
 
 
 def files_of_table(files: Iterable[NewFile], name: str) -> list[NewFile]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.failure_file import TableFailure, read_failure
+from penstock.spark.pace_file import read_pace
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
@@ -20,6 +21,10 @@ class ConfiguredTable(Protocol):
 
     stream: str
     topic_filter: str
+
+    @property
+    def has_state(self) -> bool:
+        """True if the table is filled by a query with state, whose checkpoint has its position."""
 
     @property
     def has_watermark(self) -> bool:
@@ -74,7 +79,7 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
     Args:
         table: the table.
         client: a client of the stream service.
-        checkpoint: the checkpoint of the table's query.
+        checkpoint: the directory of the table's job.
     """
     tables = table.open()
     rows = tables[ROWS].contents()
@@ -82,16 +87,16 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
     upkeep = read_upkeep_record(tables[ROWS].path)
-    per_second = offsets_per_second(checkpoint, time.time())
+    done = read_checkpoint(checkpoint).done if table.has_state else None
+    measure_pace = offsets_per_second if table.has_state else read_pace
+    per_second = measure_pace(checkpoint, time.time())
+    epoch = None if rows is None else rows.epoch
     try:
-        done = read_checkpoint(checkpoint).done
-        at_least = None if done is None else (done.single_log.epoch, 0)
-        log = client.offsets(table.stream, at_least=at_least)
-        landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
+        log = client.offsets(table.stream, at_least=None if epoch is None else (epoch, 0))
+        landed = tables[ROWS].landed(table.selection(log.epoch))
+        landed_end = 0 if landed is None else landed.end
         if done is not None and done.single_log.epoch == log.epoch:
-            landed_end = max(
-                landed_end, done.single_log.offset
-            )  # messages of other topics need not land
+            landed_end = max(landed_end, done.single_log.offset)  # batches without rows
         lag = _lag(client, log, table, landed_end)
         return TableStatus(
             rows, dead_letters, landed_end, lag, per_second, watermark, failure, upkeep
@@ -115,4 +120,4 @@ def _lag(client: StreamClient, log: StreamOffsets, table: ConfiguredTable, lande
         for batch in first:
             age = datetime.now(UTC) - batch.column("received_at")[0].as_py()
             return Lag(offsets, max(0.0, age.total_seconds()))
-    return Lag(offsets, 0.0)
+    return Lag(0, 0.0)  # no message between is one of the table's

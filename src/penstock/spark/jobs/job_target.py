@@ -1,0 +1,26 @@
+"""The port of the table that a job fills."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.spark.tables.api import Batch, Contents, Landed, Selection
+
+
+class JobTarget(Protocol):
+    """The table of a job. For one thread at a time."""
+
+    def prepare(self, selection: Selection) -> None:
+        """Prepare the tables; raise ConfigError if they have another selection."""
+
+    def landed(self, selection: Selection) -> Landed | None:
+        """Return what has landed; None if landing has not begun."""
+
+    def move_end(self, batch: Batch) -> None:
+        """Move the landed end over a range without messages, or to where landing begins.
+
+        If the table has moved since the batch was planned, nothing happens.
+        """
+
+    def contents(self) -> Contents | None:
+        """Return the contents of the table; None if it does not exist."""
