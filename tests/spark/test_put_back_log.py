@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from penstock.errors import EpochMismatch
 from penstock.protocol.kinds import V5
+from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.settings import LandingSettings
 from penstock.spark.options import parse_options
 from penstock.spark.source import StreamReader
 from tests.spark.waiting import run_available
@@ -136,3 +140,26 @@ def test_a_position_of_an_older_version_is_taken_over_and_has_a_mark_from_then_o
     assert later["mark"]
     assert rows_of(planner, planner.partitions(stored, later)) == new
     planner.stop()
+
+
+def test_a_table_gets_each_message_of_the_living_history_and_keeps_what_is_lost(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Twice, and the job's own directory is lost as well."""
+    settings = LandingSettings(tmp_path / "readings", server_of(broker), available_now=True)
+
+    def landed() -> list[str]:
+        own = spark.newSession()
+        Landing(settings, open_spark=lambda *_: nullcontext(own)).run()
+        rows = DeltaTable(settings.table).to_pyarrow_table(columns=["payload"])
+        return sorted(row["payload"].decode() for row in rows.to_pylist())
+
+    messages = publish(broker, "old", 20)
+    for number in range(2):
+        copy(broker, tmp_path / f"copy-{number}")
+        messages += publish(broker, f"lost-{number}-", 20)
+        assert landed() == sorted(messages)
+        put_back(broker, tmp_path / f"copy-{number}")
+        shutil.rmtree(settings.checkpoint_dir)
+        messages += publish(broker, f"new-{number}-", 40)
+        assert landed() == sorted(messages)

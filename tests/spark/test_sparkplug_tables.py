@@ -17,7 +17,7 @@ from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.jobs.backfill import backfill
-from penstock.spark.jobs.landing import CHECKPOINT_NAME
+from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.ranges import TASK_OFFSETS_MIN
 from penstock.spark.table_selection import AnyTable

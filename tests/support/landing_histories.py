@@ -14,6 +14,8 @@ few of them run on a real Spark and a real stream service.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import random
 import shutil
 from collections import Counter
@@ -27,8 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.errors import EpochMismatch
 from penstock.spark.arrow_maps import ArrowFunction
-from penstock.spark.jobs.steps import LandingSteps, begin
+from penstock.spark.jobs.resuming import resume
+from penstock.spark.jobs.steps import EpochBegun, LandingSteps, begin
 from penstock.spark.parquet_files import NewFile
 from penstock.spark.tables.api import (
     DEAD_LETTERS,
@@ -42,6 +46,8 @@ from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.landing_target import LandingTarget
+from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run
+from penstock.stream.client import Continuation, StreamOffsets
 
 NOON: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SCHEMA: Final = pa.schema(
@@ -65,14 +71,48 @@ class Killed(Exception):
 
 @dataclass
 class ModelLog:
-    """Messages by offset; each has a number that no other message ever has."""
+    """Messages by offset; each has a number that no other message ever has.
+
+    An older copy of it can be put back; then it tells who comes back with a mark where they part,
+    and goes on under another epoch, as the log does (`penstock.store.history`).
+    """
 
     epoch: str = "20261121T000000-00000001"
     messages: list[tuple[int, str]] = field(default_factory=list)
+    lineage: list[tuple[str, int]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=lambda: [Run(0, f"{0:012x}")])
 
     @property
     def latest(self) -> int:
         return len(self.messages)
+
+    @property
+    def offsets(self) -> StreamOffsets:
+        lineage = tuple(self.lineage)
+        return StreamOffsets("messages", self.epoch, 0, self.latest, lineage=lineage)
+
+    def mark_at(self, _stream: str, _epoch: str, offset: int) -> Mark:
+        if not offset:
+            return NO_MARK
+        path = tuple(run for run in self.runs if run.begin < offset)[-PATH_RUNS_MAX:]
+        numbers = [number for number, _ in self.messages[:offset]]
+        return Mark(path, hashlib.sha256(repr(numbers).encode()).hexdigest())
+
+    def check_position(self, _stream: str, epoch: str, offset: int, mark: Mark) -> Continuation:
+        end = dict([(self.epoch, self.latest), *self.lineage]).get(epoch)
+        if end is None:
+            raise EpochMismatch(f"epoch {epoch} is of another log")
+        is_living = offset <= self.latest and mark.digest == self.mark_at("", "", offset).digest
+        if is_living or (epoch != self.epoch and offset <= end):
+            return Continuation(self.epoch, offset)
+        last = max(index for index, run in enumerate(self.runs) if run in mark.path)
+        theirs = mark.path[mark.path.index(self.runs[last]) + 1 :]
+        parts_at = min(run.begin for run in (*self.runs[last + 1 :], *theirs))
+        if epoch == self.epoch:
+            self.lineage = [(one, min(to, parts_at)) for one, to in self.lineage]
+            self.lineage.insert(0, (self.epoch, parts_at))
+            self.epoch = f"{self.epoch[:-8]}{int(self.epoch[-8:]) + 1:08}"
+        return Continuation(self.epoch, parts_at, parts_at, f"they part at {parts_at}")
 
     def rows(self, start: int, end: int) -> pa.RecordBatch:
         """The messages of a range that are for the table, as the stream service gives them."""
@@ -164,6 +204,10 @@ def open_tables(kind: str, directory: Path) -> dict[str, LandedTable]:
     return found
 
 
+def selection_of(epoch: str) -> Selection:
+    return Selection(epoch, "messages", ("plant/#",))
+
+
 class Job:
     """A landing job that runs step by step."""
 
@@ -173,24 +217,32 @@ class Job:
         opened = open_tables(history.kind, history.directory)
         tables = {name: FaultyTable(one, history.interrupt) for name, one in opened.items()}
         self._target = LandingTarget(tables, split)  # type: ignore[arg-type]  # it is one but for commits
-        selection = Selection(self._log.epoch, "messages", ("plant/#",))
+        selection, log = selection_of(self._log.epoch), self._log
         self._target.prepare(selection)
-        landed = self._target.landed(selection)
-        if landed is None:
-            start = self._log.latest if starting == "latest" else 0
-            landed = begin(self._target, selection, start)
+        found = resume(self._target, selection_of, log.offsets, log)
+        if found is None:
+            start = log.latest if starting == "latest" else 0
+            mark = log.mark_at("messages", log.epoch, start)
+            found = selection, begin(self._target, selection, start, mark)
         limit = history.random.choice([None, 1, 3, 7, 20])
-        self._steps = LandingSteps(self._target, selection, landed.end, limit)
+        self._epoch = found[0].epoch
+        self._steps = LandingSteps(self._target, *found, limit)
 
     def step(self) -> bool:
         """Land one batch; False if there is nothing new."""
-        self._steps.check_log(self._log.latest)
-        end = self._steps.next_end(self._log.latest)
+        log, steps = self._log, self._steps
+        if log.epoch != self._epoch:
+            raise EpochMismatch("the log is of another epoch now")
+        offset, mark = steps.reached()
+        found = log.check_position("messages", log.epoch, offset, mark)
+        if (found.epoch, found.offset) != (self._epoch, offset):
+            raise EpochMismatch(found.why)
+        end = steps.next_end(log.latest)
         if end is None:
             return False
-        rows = self._log.rows(self._steps.position, end)
+        rows, mark = log.rows(steps.position, end), log.mark_at("messages", log.epoch, end)
         tasks = self._history.random.randint(1, 3)
-        self._steps.land(ModelMessages(rows, tasks, self._history.interrupt), end)
+        steps.land(ModelMessages(rows, tasks, self._history.interrupt), end, mark)
         return True
 
     def end(self) -> None:
@@ -217,9 +269,11 @@ class History:
         self._copies: list[Path] = []
         self._jobs: list[Job] = []
         self._numbers = 0
+        self._runs = 0
         self._kill_chance = 0.0
         self._depth = 0
         self._copies_directory = directory / "copies"
+        self._log_copies: list[ModelLog] = []
 
     def play(self) -> None:
         self._publish(self.random.randint(0, 12))
@@ -232,6 +286,8 @@ class History:
             (self._copy, 2),
             (self._put_back, 2),
             (self._put_back_under_a_running_job, 1),
+            (self._copy_the_log, 3),
+            (self._put_back_the_log, 4),
         ]
         weighted = [action for action, weight in actions for _ in range(weight)]
         for _ in range(self.random.randint(4, 12)):
@@ -242,23 +298,31 @@ class History:
         self._finish()
 
     def verify(self) -> None:
-        """Rows and dead letters are all messages from the start on, each once and at its place."""
+        """Each message that the log has is there once, in the right table; what it no longer has
+        is marked as such."""
         tables = open_tables(self.kind, self.directory)
+        living = dict(self.log.messages)
+        wanted = {number for number, _ in self.log.messages[self._first :]}
         for name, kind in ((ROWS, ROW), (DEAD_LETTERS, DEAD)):
-            found = Counter(
-                row
-                for path in tables[name].recent_files(timedelta.max)
-                for row in _read(path, "epoch", "offset", "number")
-            )
-            wanted: Counter[tuple[object, ...]] = Counter(
-                (self.log.epoch, offset, number)
-                for offset, (number, of) in enumerate(self.log.messages)
-                if of == kind and offset >= self._first
-            )
-            assert found == wanted, (
-                f"{name}: missing {sorted((wanted - found).elements())}, too many"
-                f" {sorted((found - wanted).elements())}, {self.kind}, after {self.told}"
-            )
+            found: Counter[int] = Counter()
+            for path in tables[name].recent_files(timedelta.max):
+                for epoch, offset, number in _read(path, "epoch", "offset", "number"):
+                    found[number] += 1
+                    if number not in living:
+                        self._verify_mark(tables[ROWS], epoch, offset)
+            missing = sorted(n for n in wanted if living[n] == kind and not found[n])
+            often = sorted(n for n in found if found[n] > 1)
+            wrong = sorted(n for n in found if living.get(n, kind) != kind)
+            assert not missing, f"{name}: {missing} are missing"
+            assert not often, f"{name}: {often} are there more than once"
+            assert not wrong, f"{name}: {wrong} are in the wrong table"
+
+    def _verify_mark(self, rows: LandedTable, epoch: str, offset: int) -> None:
+        if epoch in (self.log.epoch, *dict(self.log.lineage)):
+            landed = rows.landed(selection_of(epoch))
+            assert landed is not None
+            assert landed.parts_at is not None, f"{epoch} {offset} is not marked"
+            assert landed.parts_at <= offset
 
     def interrupt(self) -> None:
         """Somewhere in a job: it is killed, or another job comes in between."""
@@ -310,15 +374,15 @@ class History:
                     break
             for job in self._jobs:
                 job.end()
-        except Killed:
-            pass
+        except (Killed, EpochMismatch, EpochBegun):
+            pass  # it is run again
         finally:
             self._jobs = []
 
     def _copy(self) -> None:
-        copy = self._copies_directory / str(len(self._copies))
-        shutil.copytree(self.directory, copy)
-        self._copies.append(copy)
+        place = self._copies_directory / str(len(self._copies))
+        shutil.copytree(self.directory, place)
+        self._copies.append(place)
 
     def _put_back(self) -> None:
         if self._copies:
@@ -330,19 +394,39 @@ class History:
         if self.kind != "delta" or not self._copies:  # others would be copied while they are open
             return
         self._kill_chance = 0.0
-        job = self._job()
-        job.step()
-        self._put_back()
-        self._publish_some()
-        while job.step():
-            pass
+        try:
+            job = self._job()
+            job.step()
+            self._put_back()
+            self._publish_some()
+            while job.step():
+                pass
+        except (EpochMismatch, EpochBegun):
+            pass  # it is run again
+
+    def _copy_the_log(self) -> None:
+        self._log_copies.append(copy.deepcopy(self.log))
+
+    def _put_back_the_log(self) -> None:
+        """Of the running broker, too: the next one opens it anew."""
+        if not self._log_copies:
+            return
+        vars(self.log).update(vars(copy.deepcopy(self.random.choice(self._log_copies))))
+        self._runs += 1
+        self.log.runs.append(Run(self.log.latest, f"{self._runs:012x}"))
+        self._publish(self.random.choice([0, 3, 30]))
 
     def _finish(self) -> None:
         self._kill_chance = 0.0
-        job = self._job()
-        while job.step():
-            pass
-        job.end()
+        while True:
+            job = self._job()
+            try:
+                while job.step():
+                    pass
+            except EpochMismatch:
+                continue
+            job.end()
+            return
 
 
 def _read(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:

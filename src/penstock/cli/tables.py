@@ -351,6 +351,9 @@ def _status_pairs(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
         last = f"{found.landed_end - 1:,}" if found.landed_end else "unknown"
         lines += [("last offset", last)]
     lines += [("behind", behind)]
+    for span in found.lost:
+        text = f"offsets {span.start:,} to {span.end - 1:,} of epoch {span.epoch}"
+        lines += [("lost history", f"{text}: the table may have rows that the log does not have")]
     if found.per_second is not None:
         lines += [("pace", f"{found.per_second:,.0f} offsets a second, lately")]
     if found.watermark is not None:

@@ -26,6 +26,7 @@ from penstock.spark.options import parse_options
 from penstock.spark.parquet_files import FILES_DDL, NewFile
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.spark.source import Range, RangeReader
+from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import StreamOffsets
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -48,14 +49,16 @@ class RangePlanner(RangeReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(parse_options(options), [])
 
-    def plan(self, log: StreamOffsets, start: int, end: int) -> list[Range]:
-        """Return the ranges from `start` up to, not including, `end`.
+    def plan(self, log: StreamOffsets, start: int, end: int, mark: Mark = NO_MARK) -> list[Range]:
+        """Return the ranges from `start` up to, not including, `end`, whose mark is `mark`.
 
         Raises:
             OffsetOutOfRange: the log has lost the first of them, and the user does not accept that.
         """
         begin = self._skip_lost_rows(SINGLE_SERVER, LogPosition(log.epoch, start), log)
-        parts = self._split([self._range(SINGLE_SERVER, log.epoch, min(begin, end), end)])
+        parts = self._split(
+            [self._range(SINGLE_SERVER, log.epoch, min(begin, end), end, (end, mark))]
+        )
         return [part for part in parts if isinstance(part, Range)]
 
     def close(self) -> None:

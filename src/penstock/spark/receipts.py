@@ -13,6 +13,7 @@ from __future__ import annotations
 from penstock.control.landed_requests import ReportProgress
 from penstock.errors import PenstockError
 from penstock.spark.tables.api import Selection
+from penstock.store.mark import Mark
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger
 
@@ -43,8 +44,10 @@ class ReceiptReporter:
         self._reported_end = -1
         self._last_error = ""
 
-    def report(self, end: int) -> None:
+    def report(self, end: int, mark: Mark) -> None:
         """Report that all messages of the table before the offset `end` have landed.
+
+        `mark` is that of the offset: the broker takes no position of another history.
 
         The broker may process only a part of a large range; the next call reports the rest. Errors
         are logged.
@@ -56,7 +59,13 @@ class ReceiptReporter:
         try:
             self._reported_end = self._client.report_progress(
                 ReportProgress(
-                    self._table, selection.stream, selection.topics, selection.epoch, since, end
+                    self._table,
+                    selection.stream,
+                    selection.topics,
+                    selection.epoch,
+                    since,
+                    end,
+                    mark=str(mark),
                 )
             )
             self._last_error = ""

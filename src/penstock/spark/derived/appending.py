@@ -108,8 +108,24 @@ class AppendTarget:
         """Return the contents of the table; None if it does not exist."""
         return self._table.contents()
 
+    def reached(self, selection: Selection) -> Landed | None:
+        """Return what has landed: a batch is one commit."""
+        return self._table.landed(selection)
+
+    def drop_unlanded(self, former: Selection) -> None:
+        """Do nothing: a batch is one commit."""
+
     def move_end(self, batch: Batch) -> None:
-        """Move the landed end to where landing begins."""
+        """Move the landed end to where landing begins.
+
+        Raises:
+            ConfigError: the table has rows of messages that the log no longer has.
+        """
+        if batch.former is not None and batch.former.parts_at is not None:
+            raise self._refusal(
+                f"it counts messages from offset {batch.former.parts_at} on that the log no longer"
+                " has (an older copy of the data directory was put back?)"
+            )
         self._table.commit(batch, [])
 
     def check_state(self, selection: Selection) -> None:

@@ -68,6 +68,13 @@ class ReplaceTarget:
         """Return the contents of the table; None if it does not exist."""
         return self._table.contents()
 
+    def reached(self, selection: Selection) -> Landed | None:
+        """Return what has landed: a batch is one commit."""
+        return self._table.landed(selection)
+
+    def drop_unlanded(self, former: Selection) -> None:
+        """Do nothing: a batch is one commit."""
+
     def move_end(self, batch: Batch) -> None:
         """Move the landed end over a range without messages, or to where landing begins."""
         self._table.commit(batch, [])

@@ -3,6 +3,7 @@
 settings     the settings of a job that fills one table
 job          what such jobs have in common: the run from its lock to its end
 steps        decides what a landing lands next
+resuming     finds where landing goes on when the log has another history
 landing      lands messages in a table, exactly once (`penstock table run`)
 stateful     fills a derived table by a streaming query that has state
 tables       lands several declared and derived tables at once (`penstock tables run`)

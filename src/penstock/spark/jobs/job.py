@@ -9,6 +9,8 @@ table; `penstock.spark.jobs.stateful` runs a query whose state is in Spark's che
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,19 +25,27 @@ from penstock.spark.initial_offsets import read_pinned_position
 from penstock.spark.jobs.job_target import JobTarget
 from penstock.spark.jobs.lock import job_lock
 from penstock.spark.jobs.progress import Progress, Reporter
+from penstock.spark.jobs.resuming import resume
 from penstock.spark.jobs.settings import LandingSettings
-from penstock.spark.jobs.steps import begin
+from penstock.spark.jobs.steps import EpochBegun, begin
 from penstock.spark.offsets import SINGLE_SERVER
 from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.range_limits import SpecificOffset
 from penstock.spark.receipts import ReceiptReporter
 from penstock.spark.session import local_spark
 from penstock.spark.tables.api import Landed, Selection
+from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
+from penstock.telemetry.logs import Sentence, get_logger
+
+logger = get_logger(__name__)
 
 POLL_S: Final = 0.25
 """Seconds between two looks at the log while a batch runs; the end of a batch is noticed at
 once."""
+
+RESUMES_MAX: Final = 10
+"""Most times in one run that a job goes on in another history of the log."""
 
 BATCH_END_TIMEOUT_S: Final = 15.0
 """Seconds for which `stop` waits for the current batch to finish."""
@@ -95,19 +105,53 @@ class TableJob(ABC):
         ):
             log = self._wait_for_log(client)
             if log is not None:
-                selection = settings.selection(log.epoch)
-                self._job_target.prepare(selection)
-                landed = self._job_target.landed(selection) or self._begin(selection, log)
                 self._available_end = log.latest
-                self._reporter.change(state="starting", latest=log.latest, offset=landed.end)
-                self._prepare(client, selection, landed)
-                with self._open_spark(
-                    f"penstock table {settings.table.name}", settings.master, settings.log_file
-                ) as spark:
-                    if not self._stopping:
-                        self._land(spark, client, selection, landed.end)
+                with contextlib.ExitStack() as stack:
+                    self._run(client, log, stack)
         self._reporter.change(state="ended")
         return self._reporter.progress
+
+    def _run(self, client: StreamClient, log: StreamOffsets, stack: contextlib.ExitStack) -> None:
+        """Land messages; where the log turns out to have another history, go on from there."""
+        settings = self._settings
+        spark: SparkSession | None = None
+        for attempt in itertools.count():
+            selection, landed = self._resume(client, log)
+            self._reporter.change(state="starting", latest=log.latest, offset=landed.end)
+            self._prepare(client, selection, landed)
+            if spark is None:
+                spark = stack.enter_context(
+                    self._open_spark(
+                        f"penstock table {settings.table.name}", settings.master, settings.log_file
+                    )
+                )
+            if self._stopping:
+                return
+            try:
+                self._land(spark, client, selection, landed)
+            except (EpochMismatch, EpochBegun) as error:
+                if attempt == RESUMES_MAX:
+                    raise
+                logger.warning("%s", Sentence(error))
+                found = self._wait_for_log(client)
+                if found is None:
+                    return
+                log = found
+                self._available_end = max(self._available_end, log.latest)
+            else:
+                return
+
+    def _resume(self, client: StreamClient, log: StreamOffsets) -> tuple[Selection, Landed]:
+        """Return the messages that land, and what has landed of them; begin landing if nothing
+        has."""
+        selection = self._settings.selection(log.epoch)
+        self._job_target.prepare(selection)
+        try:
+            found = resume(self._job_target, self._settings.selection, log, client)
+        except EpochMismatch as error:
+            self._accept_other_log(selection, error)
+            found = None
+        return found or (selection, self._begin(client, selection, log))
 
     def _prepare(self, client: StreamClient, selection: Selection, landed: Landed) -> None:
         """Prepare the run, before Spark starts."""
@@ -115,13 +159,17 @@ class TableJob(ABC):
         if settings.derivation:
             return
         self._receipts = ReceiptReporter(client, settings.table.name, selection, landed.start)
-        self._receipts.report(landed.end)  # an earlier run may not have reported it
+        self._receipts.report(landed.end, landed.mark)  # an earlier run may not have reported it
 
     @abstractmethod
     def _land(
-        self, spark: SparkSession, client: StreamClient, selection: Selection, landed_end: int
+        self, spark: SparkSession, client: StreamClient, selection: Selection, landed: Landed
     ) -> None:
-        """Land messages from the landed end on until stopped, or until the present ones have."""
+        """Land messages until stopped, or until the present ones have landed.
+
+        Raises:
+            EpochMismatch: the log has another history than that in which messages have landed.
+        """
 
     def _known_position(self) -> tuple[str, int] | None:
         """Return an epoch and offset that the log is known to have reached; None if unknown."""
@@ -144,51 +192,48 @@ class TableJob(ABC):
             time.sleep(POLL_S)
         return None
 
-    def _begin(self, selection: Selection, log: StreamOffsets) -> Landed:
+    def _begin(self, client: StreamClient, selection: Selection, log: StreamOffsets) -> Landed:
         """Store in the table where landing begins: asked again, `latest` is a later offset.
 
         A job of an older version stored that in its checkpoint.
         """
         settings = self._settings
-        options = parse_options({**settings.source_options(), **settings.starting_options()})
-        self._check_other_epoch(selection, options)
-        limit = options.starting_limits[SINGLE_SERVER]
+        options = self._starting_options()
         brokers = BrokerConnections(options)
         try:
+            limit = options.starting_limits[SINGLE_SERVER]
             start = brokers.find_position(SINGLE_SERVER, limit, log).offset
         finally:
             brokers.close()
         pinned = read_pinned_position(settings.checkpoint_dir)
         if pinned is not None and pinned.epoch == log.epoch:
             start = min(start, pinned.offset)
-        return begin(self._job_target, selection, start)
+        mark = client.mark_at(settings.stream, log.epoch, start)
+        return begin(self._job_target, selection, start, mark)
 
-    def _check_other_epoch(self, selection: Selection, options: SourceOptions) -> None:
-        """Raise EpochMismatch if the table has rows of another log, unless the user accepts it."""
-        contents = self._job_target.contents()
-        if contents is None or contents.epoch in (None, selection.epoch):
-            return
+    def _starting_options(self) -> SourceOptions:
+        settings = self._settings
+        return parse_options({**settings.source_options(), **settings.starting_options()})
+
+    def _accept_other_log(self, selection: Selection, error: EpochMismatch) -> None:
+        """Raise EpochMismatch for a table with rows of another log, unless the user accepts it."""
+        options = self._starting_options()
         limit = options.starting_limits[SINGLE_SERVER]
         is_named = isinstance(limit, SpecificOffset) and limit.epoch == selection.epoch
         if is_named or not options.fail_on_data_loss:
             return
-        old = self._settings.selection(contents.epoch or "")
-        landed = self._job_target.landed(old)
-        end = (contents.landed_end or 0) if landed is None else landed.end
         raise EpochMismatch(
-            f"the table in {self._settings.table} has messages of epoch {old.epoch}, of which all"
-            f" before offset {end} has landed, and the log is now of epoch {selection.epoch}: it"
-            " was restored or created anew, so its offsets mean other messages. To add the new"
-            f" log's messages, name the offset at which they begin, as in starting offsets"
-            f' {{"0": {end}, "epoch": "{selection.epoch}"}}, or accept data loss to begin as a new'
+            f"{error}. The table in {self._settings.table} has landed messages of that log. To add"
+            " those of the present one, name the offset at which they begin, as in starting offsets"
+            f' {{"0": 0, "epoch": "{selection.epoch}"}}, or accept data loss to begin as a new'
             " table does"
         )
 
-    def _report_position(self, client: StreamClient, offset: int) -> None:
+    def _report_position(self, client: StreamClient, offset: int, mark: Mark = NO_MARK) -> None:
         """Report the position of the job and the end of the log."""
         self._reporter.change(offset=offset)
         if self._receipts is not None:
-            self._receipts.report(offset)
+            self._receipts.report(offset, mark)
         try:
             self._reporter.change(latest=client.offsets(self._settings.stream).latest)
         except PenstockError:

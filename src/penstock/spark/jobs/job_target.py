@@ -16,11 +16,18 @@ class JobTarget(Protocol):
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed; None if landing has not begun."""
 
+    def reached(self, selection: Selection) -> Landed | None:
+        """Return the furthest that has been committed, perhaps of a batch that has not landed as a
+        whole; None if landing has not begun."""
+
     def move_end(self, batch: Batch) -> None:
         """Move the landed end over a range without messages, or to where landing begins.
 
         If the table has moved since the batch was planned, nothing happens.
         """
+
+    def drop_unlanded(self, former: Selection) -> None:
+        """Remove what was committed of a batch of a former epoch that has not landed as a whole."""
 
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""

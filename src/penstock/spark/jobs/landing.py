@@ -57,6 +57,7 @@ from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.spark.tables.splits import unchanged_rows
 from penstock.spark.tables.upkeep import Upkeep
+from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
 IDLE_S: Final = 0.05
@@ -89,7 +90,9 @@ class Landing(TableJob):
         self._numbers = numbers or itertools.count()
         self._group: ReaderGroup | None = None
         self._pace = PaceWriter(settings.checkpoint_dir)
-        self._position = 0  # all messages before it have landed
+        self._reached: tuple[int, Mark] = (0, NO_MARK)  # all messages before it have landed
+        self._is_left = False  # whether the thread that lands must end
+        self._history: StreamClient  # for questions of that thread
 
     def _prepare(self, client: StreamClient, selection: Selection, landed: Landed) -> None:
         super()._prepare(client, selection, landed)
@@ -101,38 +104,51 @@ class Landing(TableJob):
         )
         patience_s = settings.connect_timeout_s
         with StreamClient(settings.server, patience_s, settings.credentials) as patient:
-            self._group.renew(patient, LogPosition(selection.epoch, landed.end))
+            self._group.renew(patient, LogPosition(selection.epoch, landed.end, landed.mark))
 
     def _land(
-        self, spark: SparkSession, client: StreamClient, selection: Selection, landed_end: int
+        self, spark: SparkSession, client: StreamClient, selection: Selection, landed: Landed
     ) -> None:
         """Land batches in a thread of its own, and report the progress in this one."""
-        self._position = landed_end
+        self._reached = landed.end, landed.mark
+        self._is_left = False
         self._reporter.change(state="landing")
+        settings = self._settings
         tag = f"penstock-{id(self)}"
-        with ThreadPoolExecutor(1) as thread:
-            batches = thread.submit(self._land_batches, spark, selection, tag)
+        self._history = StreamClient(
+            settings.server, settings.connect_timeout_s, settings.credentials
+        )
+        with ThreadPoolExecutor(1) as thread, self._history:
+            batches = thread.submit(self._land_batches, spark, selection, landed, tag)
             try:
                 self._watch(batches, client, selection.epoch)
             finally:
-                self._stopping = True
+                self._is_left = True
                 if not batches.done():
+                    self._history.cancel()
                     spark.interruptTag(tag)
-        self._report_position(client, self._position)
+                wait([batches])
+        self._report_position(client, *self._reached)
         batches.result()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._stopping or self._is_left
 
     def _watch(self, batches: Future[None], client: StreamClient, epoch: str) -> None:
         """Report progress until the batches end; after `stop` for a limited time."""
         while not batches.done() and not self._stopping:
-            self._report_position(client, self._position)
-            self._pace.report(self._position)
+            self._report_position(client, *self._reached)
+            self._pace.report(self._reached[0])
             if self._group is not None:
                 with suppress(StreamUnavailable):
-                    self._group.renew(client, LogPosition(epoch, self._position))
+                    self._group.renew(client, LogPosition(epoch, *self._reached))
             wait([batches], POLL_S)
         wait([batches], BATCH_END_TIMEOUT_S)
 
-    def _land_batches(self, spark: SparkSession, selection: Selection, tag: str) -> None:
+    def _land_batches(
+        self, spark: SparkSession, selection: Selection, landed: Landed, tag: str
+    ) -> None:
         """Land batch after batch, until stopped or done."""
         spark.addTag(tag)
         settings = self._settings
@@ -140,31 +156,31 @@ class Landing(TableJob):
             **settings.source_options(),
             "minPartitions": str(spark.sparkContext.defaultParallelism),
         }
+        steps = LandingSteps(self._target, selection, landed, settings.offsets_per_batch_max)
         planner = RangePlanner(options)
-        limit = settings.offsets_per_batch_max
-        steps = LandingSteps(self._target, selection, self._position, limit)
         try:
             with StreamClient(settings.server, 0, settings.credentials) as client:
                 while (log := self._read_log(client, selection)) is not None:
                     begun_s = time.monotonic()
-                    steps.check_log(log.latest)
-                    end = steps.next_end(
-                        min(self._available_end, log.latest)
-                        if settings.available_now
-                        else log.latest
-                    )
+                    end = self._next_end(steps, log)
+                    if end is not None or steps.position > log.latest:
+                        self._check_history(log, steps)
                     if end is not None:
-                        ranges = planner.plan(log, steps.position, end)
+                        mark = self._mark_at(log, end)
+                        ranges = planner.plan(log, steps.position, end, mark)
                         messages = MessageRanges(spark, options, ranges, self._target.columns)
-                        self._report(steps.land(messages, end), end)
-                        self._position = steps.position
+                        self._report(steps.land(messages, end, mark), end)
+                        self._reached = steps.position, steps.mark
                     elif settings.available_now:
                         break
                     self._pause(begun_s + max(settings.trigger_s, IDLE_S))
             steps.store_passed()
-        except PySparkException as error:
-            if not self._stopping:
-                raise translate_spark_error(error, settings.log_file) from error
+        except (PySparkException, StreamUnavailable) as error:
+            if self._is_ending:  # what it waited for was cancelled
+                return
+            if isinstance(error, StreamUnavailable):
+                raise
+            raise translate_spark_error(error, settings.log_file) from error
         finally:
             planner.close()
 
@@ -176,8 +192,8 @@ class Landing(TableJob):
             EpochMismatch: the log has another epoch than before.
         """
         deadline = time.monotonic() + self._settings.connect_timeout_s
-        known = (selection.epoch, self._position)
-        while not self._stopping:
+        known = (selection.epoch, self._reached[0])
+        while not self._is_ending:
             try:
                 log = client.offsets(self._settings.stream, at_least=known)
             except StreamUnavailable:
@@ -188,17 +204,35 @@ class Landing(TableJob):
             if log.epoch != selection.epoch:
                 raise EpochMismatch(
                     f"the log is now of epoch {log.epoch}, and was of epoch {selection.epoch} when"
-                    " the job began: it was restored or created anew"
+                    " the job began to land"
                 )
             return log
         return None
+
+    def _next_end(self, steps: LandingSteps[MessageRanges], log: StreamOffsets) -> int | None:
+        """Return the offset up to which the next batch reads; None if there is nothing new."""
+        is_bounded = self._settings.available_now
+        return steps.next_end(min(self._available_end, log.latest) if is_bounded else log.latest)
+
+    def _check_history(self, log: StreamOffsets, steps: LandingSteps[MessageRanges]) -> None:
+        """Raise EpochMismatch if the log no longer has the messages that the table knows."""
+        offset, mark = steps.reached()
+        found = self._history.check_position(log.stream, log.epoch, offset, mark)
+        if (found.epoch, found.offset) != (log.epoch, offset):
+            raise EpochMismatch(found.why or f"the log is now of epoch {found.epoch}")
+        steps.check_log(log.latest)
+
+    def _mark_at(self, log: StreamOffsets, offset: int) -> Mark:
+        if offset == log.latest:
+            return log.mark
+        return self._history.mark_at(log.stream, log.epoch, offset)
 
     def _report(self, result: LandingResult, end: int) -> None:
         if result.outcome is Outcome.LANDED:
             self._reporter.report_landed(next(self._numbers), result.rows, result.dead_letters, end)
 
     def _pause(self, until_s: float) -> None:
-        while not self._stopping and (remaining_s := until_s - time.monotonic()) > 0:
+        while not self._is_ending and (remaining_s := until_s - time.monotonic()) > 0:
             time.sleep(min(remaining_s, POLL_S))
 
 

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import EpochMismatch, PenstockError
+from penstock.errors import ConfigError, EpochMismatch, PenstockError
 from penstock.spark.checkpoints import last_planned, read_checkpoint, store_selection
 from penstock.spark.failures import translate_spark_error
 from penstock.spark.jobs.job import BATCH_END_TIMEOUT_S, POLL_S, TableJob
@@ -108,6 +108,12 @@ class StatefulLanding(TableJob):
         settings = self._settings
         directory = settings.checkpoint_dir
         self._target.check_state(selection)
+        planned = read_checkpoint(directory).planned
+        if planned is not None:
+            at = planned.single_log
+            found = client.check_position(settings.stream, at.epoch, at.offset, at.mark)
+            if found.parts_at is not None:
+                raise self._counted_too_much(found.parts_at)
         store_selection(directory, settings.stream, settings.topics, settings.derivation)
         self._earlier_batch_id = last_planned(directory)
         done = read_checkpoint(directory).done
@@ -115,10 +121,10 @@ class StatefulLanding(TableJob):
             self._reporter.change(offset=max(landed.end, done.single_log.offset))
 
     def _land(
-        self, spark: SparkSession, client: StreamClient, selection: Selection, landed_end: int
+        self, spark: SparkSession, client: StreamClient, selection: Selection, landed: Landed
     ) -> None:
         settings = self._settings
-        start = Position.of_single_log(selection.epoch, landed_end)
+        start = Position.of_single_log(selection.epoch, landed.end)
         options = {
             **settings.source_options(),
             "minPartitions": str(spark.sparkContext.defaultParallelism),
@@ -187,17 +193,30 @@ class StatefulLanding(TableJob):
         """Return the end of the last planned batch, which is the current one.
 
         Raises:
-            EpochMismatch: the source continued with another log (failOnDataLoss is false).
+            EpochMismatch: the source continued in another epoch.
+            ConfigError: the source went back, to where the log's history parts from the query's.
         """
-        planned = read_checkpoint(self._settings.checkpoint_dir).planned
+        checkpoint = read_checkpoint(self._settings.checkpoint_dir)
+        planned, done = checkpoint.planned, checkpoint.done
         if planned is None:
             return 0
+        if done is not None and planned.single_log.offset < done.single_log.offset:
+            raise self._counted_too_much(planned.single_log.offset)
         if planned.single_log.epoch != selection.epoch:
             raise EpochMismatch(
                 f"the state in {self._settings.checkpoint_dir} belongs to epoch"
                 f" {planned.single_log.epoch}, and the log is of epoch {selection.epoch}"
             )
         return planned.single_log.offset
+
+    def _counted_too_much(self, parts_at: int) -> ConfigError:
+        directory, table = self._settings.checkpoint_dir, self._settings.table
+        return ConfigError(
+            f"the state in {directory} counts messages that the log no longer has: they part at"
+            f" offset {parts_at} (an older copy of the data directory was put back?). Put back the"
+            f" newest data directory, or remove {table} to compute the table anew from what is in"
+            " the log"
+        )
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report progress while the query runs; stop it on `stop`, and raise its error.

@@ -15,8 +15,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from penstock.errors import OffsetOutOfRange
 from penstock.spark.jobs.job_target import JobTarget
-from penstock.spark.tables.api import Batch, Landed, Outcome, Selection, TableError
+from penstock.spark.tables.api import Batch, Former, Landed, Outcome, Selection, TableError
 from penstock.spark.tables.landing_target import LandingResult
+from penstock.store.mark import NO_MARK, Mark
 
 PASSED_OFFSETS_MAX: Final = 1_000_000
 """Most offsets without messages for the table that a job passes before it stores that there."""
@@ -24,12 +25,33 @@ PASSED_OFFSETS_MAX: Final = 1_000_000
 M = TypeVar("M", contravariant=True)
 
 
-def begin(target: JobTarget, selection: Selection, start: int) -> Landed:
+class EpochBegun(TableError):
+    """Raised when another job has begun to land another epoch of the log in the table."""
+
+
+def begin(
+    target: JobTarget, selection: Selection, start: int, mark: Mark, former: Former | None = None
+) -> Landed:
     """Store in the table where landing begins, unless another job has done so; return what it
-    says."""
-    target.move_end(Batch(selection, 0, start, start))
+    says.
+
+    Args:
+        target: the table.
+        selection: the messages that will land.
+        start: the first offset.
+        mark: the history of the log before it.
+        former: the epoch from which landing goes on.
+
+    Raises:
+        EpochBegun: another job has landed in the former epoch meanwhile.
+    """
+    generation = None if former is None else former.landed.generation
+    target.move_end(
+        Batch(selection, 0, start, start, mark=mark, former=former, generation=generation)
+    )
     landed = target.landed(selection)
-    assert landed is not None, "this job or another has just begun"
+    if landed is None:
+        raise EpochBegun("another job landed in the table at the same time; try again")
     return landed
 
 
@@ -50,23 +72,26 @@ class LandingSteps(Generic[M]):
     Args:
         target: the table.
         selection: the messages that land.
-        landed_end: the table's landed end.
+        landed: the range that the table has landed.
         offsets_max: most offsets of one batch; None for no limit.
 
     Attributes:
         position: each message before it has landed, if it lands in the table.
+        mark: the history of the log before the position.
     """
 
     def __init__(
         self,
         target: MessagesTarget[M],
         selection: Selection,
-        landed_end: int,
+        landed: Landed,
         offsets_max: int | None = None,
     ) -> None:
         self._target = target
         self._selection = selection
-        self._seen = self.position = landed_end
+        self._seen = self.position = landed.end
+        self.mark = landed.mark
+        self._generation = landed.generation
         self._offsets_max = offsets_max
 
     def next_end(self, latest: int) -> int | None:
@@ -81,6 +106,13 @@ class LandingSteps(Generic[M]):
             latest, latest if self._offsets_max is None else self.position + self._offsets_max
         )
 
+    def reached(self) -> tuple[int, Mark]:
+        """Return the furthest offset that the job or the table knows of the log, and its mark."""
+        reached = self._target.reached(self._selection)
+        if reached is None or reached.end <= self.position:
+            return self.position, self.mark
+        return reached.end, reached.mark
+
     def check_log(self, latest: int) -> None:
         """Raise OffsetOutOfRange if the log ends before the position."""
         if self.position > latest:
@@ -89,7 +121,7 @@ class LandingSteps(Generic[M]):
                 f" {latest}: messages that were read are missing from it"
             )
 
-    def land(self, messages: M, end: int) -> LandingResult:
+    def land(self, messages: M, end: int, mark: Mark = NO_MARK) -> LandingResult:
         """Land the messages from the position up to `end`, unless the table has moved meanwhile.
 
         Then the outcome is OVERTAKEN, and the position is where the table ends now.
@@ -99,11 +131,11 @@ class LandingSteps(Generic[M]):
         """
         if not self._is_unmoved():
             return LandingResult(Outcome.OVERTAKEN)
-        result = self._target.land(messages, Batch(self._selection, self._seen, end))
+        result = self._target.land(messages, self._batch(end, mark))
         if result.outcome is Outcome.LANDED:
             self._seen = end
         if result.outcome in (None, Outcome.LANDED):
-            self.position = end
+            self.position, self.mark = end, mark
         if self.position - self._seen >= PASSED_OFFSETS_MAX:
             self.store_passed()
         return result
@@ -111,8 +143,12 @@ class LandingSteps(Generic[M]):
     def store_passed(self) -> None:
         """Store in the table that the job has passed messages which do not land there."""
         if self.position > self._seen:
-            self._target.move_end(Batch(self._selection, self._seen, self.position))
+            self._target.move_end(self._batch(self.position, self.mark))
             self._is_unmoved()
+
+    def _batch(self, end: int, mark: Mark) -> Batch:
+        generation = self._generation
+        return Batch(self._selection, self._seen, end, mark=mark, generation=generation)
 
     def _is_unmoved(self) -> bool:
         """Return whether the table ends where it did; else continue from where it ends now.
@@ -122,7 +158,10 @@ class LandingSteps(Generic[M]):
         landed = self._target.landed(self._selection)
         if landed is None:
             raise TableError("the table was removed or replaced while the job ran")
+        if landed.generation != self._generation:
+            raise EpochBegun("another job lands a later epoch of the log in the table")
         if landed.end == self._seen:
             return True
         self._seen = self.position = landed.end
+        self.mark = landed.mark
         return False

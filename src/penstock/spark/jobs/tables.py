@@ -231,7 +231,9 @@ class TablesRun:
             log=self._log,
         )
         if isinstance(table, DerivedTable) and not isinstance(table.derivation, LastKnown):
-            return StatefulLanding(settings, append_target(table, self._settings), on_progress, open_session)
+            return StatefulLanding(
+                settings, append_target(table, self._settings), on_progress, open_session
+            )
         target = (
             last_known_target(table, self._settings)
             if isinstance(table, DerivedTable)
@@ -240,9 +242,7 @@ class TablesRun:
         return Landing(settings, on_progress, open_session, target, numbers)
 
 
-def declared_target(
-    table: DeclaredTable, settings: RunSettings
-) -> MessagesTarget[MessageRanges]:
+def declared_target(table: DeclaredTable, settings: RunSettings) -> MessagesTarget[MessageRanges]:
     """Return the target of a declared table; one with `evolve` follows its subject's schema."""
     if table.definition.evolve == "add":
         return EvolvingTarget(table, lambda newest: landing_target(newest, settings))

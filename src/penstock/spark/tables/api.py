@@ -18,7 +18,7 @@ tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -28,8 +28,10 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.tables.stored_marks import mark_numbers, stored_mark
 from penstock.spark.tables.tiers import LiveFile
 from penstock.spark.topics import topics_text
+from penstock.store.mark import NO_MARK, Mark
 from penstock.telemetry.logs import one_line
 
 ROWS: Final = "rows"
@@ -84,17 +86,16 @@ class Selection:
     @property
     def transaction_id(self) -> str:
         """The key under which the table stores the landed end."""
-        return f"penstock-log:{self.epoch}/{self.stream}/{self.topics_text}"
+        return self.key("log")
+
+    def key(self, name: str) -> str:
+        """Return the key under which the table stores a number about the selection."""
+        return f"penstock-{name}:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
-    def start_id(self) -> str:
-        """The key under which the table stores the first landed offset."""
-        return f"penstock-start:{self.epoch}/{self.stream}/{self.topics_text}"
-
-    @property
-    def dead_letters_id(self) -> str:
-        """The key under which the table stores the landed end of its dead letters."""
-        return f"penstock-dead-letters:{self.epoch}/{self.stream}/{self.topics_text}"
+    def generation_id(self) -> str:
+        """The key under which the table counts the epochs in which landing has begun."""
+        return f"penstock-generation:{self.stream}/{self.topics_text}"
 
     @property
     def description(self) -> str:
@@ -107,6 +108,12 @@ class Selection:
         return topics_text(sorted(self.topics)) or "#"
 
 
+_NOWHERE: Final = 2**62
+
+FindNumber = Callable[[str], int | None]
+"""Finds a number that a table stores, by its key; None without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Landed:
     """The range of a selection that a table has landed, as its own transactions say.
@@ -115,21 +122,51 @@ class Landed:
         start: the offset at which landing began; None for a table of an old version that lacks it.
             Each message of the selection from it up to `end` has landed.
         end: the offset after the last one that has landed.
+        mark: the history of the log before `end`; empty in a table of an old version.
         dead_letters_end: the landed end of the table of dead letters at that time; 0 if there is
             none.
+        generation: the number of epochs in which landing has begun in the table.
+        parts_at: the offset from which on the rows are of a history that the log no longer has;
+            None if it has all.
     """
 
     start: int | None
     end: int
+    mark: Mark = NO_MARK
     dead_letters_end: int = 0
+    generation: int = field(default=0, compare=False)
+    parts_at: int | None = None
 
     @classmethod
-    def stored(cls, find: Callable[[str], int | None], selection: Selection) -> Landed | None:
-        """Return what the numbers of a table say, which `find` returns by their keys."""
+    def stored(cls, find: FindNumber, selection: Selection) -> Landed | None:
+        """Return what the numbers of a table say; None if landing has not begun."""
         end = find(selection.transaction_id)
         if end is None:
             return None
-        return cls(find(selection.start_id), end, find(selection.dead_letters_id) or 0)
+        parts_at = find(selection.key("parts-at"))
+        return cls(
+            find(selection.key("start")),
+            end,
+            stored_mark(lambda name: find(selection.key(name))),
+            find(selection.key("dead-letters")) or 0,
+            find(selection.generation_id) or 0,
+            None if parts_at == _NOWHERE else parts_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The epoch of the log in which a table has landed before it begins in another one.
+
+    Attributes:
+        selection: the selection in that epoch.
+        landed: the range that had landed in it.
+        parts_at: the offset at which it and the present log part; None if the log has all of it.
+    """
+
+    selection: Selection
+    landed: Landed
+    parts_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +202,10 @@ class Batch:
         start: the offset at which landing begins, for the commit with which it does; None for all
             later ones.
         query: the micro-batch, for a table whose query has state.
+        mark: the history of the log before `end`.
         dead_letters_end: the landed end of the table of dead letters.
+        former: the epoch from which landing goes on, for the commit with which it begins.
+        generation: the number of epochs in which landing had begun; None if that does not matter.
     """
 
     selection: Selection
@@ -173,52 +213,63 @@ class Batch:
     end: int
     start: int | None = None
     query: QueryBatch | None = None
+    mark: Mark = NO_MARK
     dead_letters_end: int = 0
+    former: Former | None = None
+    generation: int | None = None
 
     @property
     def description(self) -> str:
         """The batch in words, for errors."""
         return f"the batch of offsets {self.seen} to {self.end}"
 
-    def obstacle(self, landed: Landed | None, last_batch: int | None) -> Outcome | None:
-        """Return why a table cannot take the batch, as the outcome of a commit; None if it can.
-
-        Args:
-            landed: the range of the selection that the table has landed.
-            last_batch: the table's last micro-batch of the query, if the batch is one.
-        """
-        if self._is_repeated(last_batch):
+    def obstacle(self, find: FindNumber) -> Outcome | None:
+        """Return why a table cannot take the batch, as the outcome of a commit; None if it can."""
+        if self._is_repeated(find):
             return Outcome.REPLAYED
+        if self.generation not in (None, find(self.selection.generation_id) or 0):
+            return Outcome.OVERTAKEN  # another job has begun to land a later epoch
+        if self.former is not None:
+            former = Landed.stored(find, self.former.selection)
+            if former is None or former.end != self.former.landed.end:
+                return Outcome.OVERTAKEN
+        end = find(self.selection.transaction_id)
         if self.start is not None:
-            return None if landed is None else Outcome.OVERTAKEN
-        return None if self.seen == (0 if landed is None else landed.end) else Outcome.OVERTAKEN
+            return None if end is None else Outcome.OVERTAKEN
+        return None if self.seen == (end or 0) else Outcome.OVERTAKEN
 
-    def is_in(self, landed: Landed | None, last_batch: int | None) -> bool:
+    def is_in(self, find: FindNumber) -> bool:
         """Return whether the table has the batch, after a commit of unknown outcome; False if
         that cannot be told."""
         if self.query is not None:
-            return self._is_repeated(last_batch)
-        return landed is not None and self.seen < self.end <= landed.end
+            return self._is_repeated(find)
+        end = find(self.selection.transaction_id)
+        return end is not None and self.seen < self.end <= end
 
-    def _is_repeated(self, last_batch: int | None) -> bool:
-        return (
-            self.query is not None
-            and last_batch is not None
-            and (last_batch >= self.query.batch_id)
-        )
+    def _is_repeated(self, find: FindNumber) -> bool:
+        if self.query is None:
+            return False
+        last = find(self.query.transaction_id)
+        return last is not None and last >= self.query.batch_id
 
-    def numbers(self, landed: Landed | None, files: Sequence[NewFile]) -> dict[str, int]:
-        """Return the numbers that the table stores with the commit, by their keys."""
+    def numbers(self, find: FindNumber, files: Sequence[NewFile]) -> dict[str, int]:
+        """Return the numbers that the commit changes in the table, by their keys."""
         selection = self.selection
         found = {selection.transaction_id: self.end}
-        if landed is None:
+        if find(selection.transaction_id) is None:
             first = min((file.first_offset for file in files), default=self.end)
-            found[selection.start_id] = first if self.start is None else self.start
+            found[selection.key("start")] = first if self.start is None else self.start
+            found[selection.generation_id] = (find(selection.generation_id) or 0) + 1
+        found |= {selection.key(name): n for name, n in mark_numbers(self.mark).items()}
         if self.dead_letters_end:
-            found[selection.dead_letters_id] = self.dead_letters_end
+            found[selection.key("dead-letters")] = self.dead_letters_end
+        if find(selection.key("parts-at")) is not None:
+            found[selection.key("parts-at")] = _NOWHERE  # the log has that history again
+        if self.former is not None and self.former.parts_at is not None:
+            found[self.former.selection.key("parts-at")] = self.former.parts_at
         if self.query is not None:
             found[self.query.transaction_id] = self.query.batch_id
-        return found
+        return {key: number for key, number in found.items() if find(key) != number}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from penstock.spark.parquet_files import Layout, NewFile, touch
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    FindNumber,
     Landed,
     Outcome,
     QueryBatch,
@@ -143,11 +144,11 @@ class DeltaMessageTable:
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
-        return _landed(self._refresh(), selection)
+        return Landed.stored(_finder(self._refresh()), selection)
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
-        return _last_batch(self._refresh(), QueryBatch(query_id, 0))
+        return _finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
 
     def commit(
         self, batch: Batch, files: Sequence[NewFile], replaced: Collection[str] = ()
@@ -165,8 +166,8 @@ class DeltaMessageTable:
             # Read the table once: Delta refuses the commit if another one follows that version.
             delta = self._refresh()
             self._check_selection(delta, batch.selection)  # another job may have created the table
-            landed = _landed(delta, batch.selection)
-            obstacle = batch.obstacle(landed, _last_batch(delta, batch.query))
+            find = _finder(delta)
+            obstacle = batch.obstacle(find)
             if obstacle is not None:
                 return obstacle
             present = files_of(delta) if delta is not None and replaced else []
@@ -175,7 +176,7 @@ class DeltaMessageTable:
                 return Outcome.OVERTAKEN
             self._touch(replaced)
             try:
-                self._write_commit(batch, batch.numbers(landed, files), files, removed)
+                self._write_commit(batch, batch.numbers(find, files), files, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -211,9 +212,9 @@ class DeltaMessageTable:
                 removed = [remove_action(*one) for one in zip(overlapping, values, strict=True)]
                 rewritten_paths = paths
                 self._touch(paths)
-            start = None if selection is None else delta.transaction_version(selection.start_id)
+            start = None if selection is None else delta.transaction_version(selection.key("start"))
             start_transactions = (
-                [Transaction(selection.start_id, span.start)]
+                [Transaction(selection.key("start"), span.start)]
                 if selection is not None and start is not None and span.start < start
                 else []
             )
@@ -318,7 +319,7 @@ class DeltaMessageTable:
             delta = self._refresh()
         except TableError:
             delta = None
-        if batch.is_in(_landed(delta, batch.selection), _last_batch(delta, batch.query)):
+        if batch.is_in(_finder(delta)):
             return Outcome.LANDED
         raise self._unknown_outcome(batch, failure) from failure
 
@@ -395,14 +396,8 @@ class DeltaMessageTable:
         return self._delta
 
 
-def _last_batch(delta: DeltaTable | None, query: QueryBatch | None) -> int | None:
-    if delta is None or query is None:
-        return None
-    return delta.transaction_version(query.transaction_id)
-
-
-def _landed(delta: DeltaTable | None, selection: Selection) -> Landed | None:
-    return None if delta is None else Landed.stored(delta.transaction_version, selection)
+def _finder(delta: DeltaTable | None) -> FindNumber:
+    return (lambda _: None) if delta is None else delta.transaction_version
 
 
 def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:

@@ -42,6 +42,7 @@ from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    FindNumber,
     Landed,
     Outcome,
     QueryBatch,
@@ -131,11 +132,11 @@ class ParquetDirectory:
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
-        return _landed(self._refresh()[1], selection)
+        return Landed.stored(_finder(self._refresh()[1]), selection)
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
-        return _last_batch(self._refresh()[1], QueryBatch(query_id, 0))
+        return _finder(self._refresh()[1])(QueryBatch(query_id, 0).transaction_id)
 
     def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`."""
@@ -144,8 +145,8 @@ class ParquetDirectory:
             version, last = self._refresh()
             if last is not None:
                 self._check_selection(last, selection)
-            before = _landed(last, selection)
-            obstacle = batch.obstacle(before, _last_batch(last, batch.query))
+            find = _finder(last)
+            obstacle = batch.obstacle(find)
             if obstacle is not None:
                 return obstacle
             landed = {} if last is None else last.landed
@@ -153,7 +154,7 @@ class ParquetDirectory:
                 selection.description,
                 self.layout.partition_by,
                 _serialize(self.layout.schema) if last is None else last.columns,
-                {**landed, **batch.numbers(before, files)},
+                {**landed, **batch.numbers(find, files)},
                 [_visible_path(file.path) for file in files],
             )
             if self._append(version + 1, commit_record):
@@ -177,8 +178,8 @@ class ParquetDirectory:
                 kept_rows = rewrite_without(span, pairs, with_columns_of(last.schema, self.layout))
                 rewritten_paths = overlapping
             landed = last.landed
-            if selection is not None and span.start < landed.get(selection.start_id, 0):
-                landed = {**landed, selection.start_id: span.start}
+            if selection is not None and span.start < landed.get(selection.key("start"), 0):
+                landed = {**landed, selection.key("start"): span.start}
             commit_record = msgspec.structs.replace(
                 last,
                 landed=landed,
@@ -298,12 +299,8 @@ class ParquetDirectory:
         return self._commits / f"{version:020}.json"
 
 
-def _last_batch(last: _Commit | None, query: QueryBatch | None) -> int | None:
-    return None if last is None or query is None else last.landed.get(query.transaction_id)
-
-
-def _landed(last: _Commit | None, selection: Selection) -> Landed | None:
-    return None if last is None else Landed.stored(last.landed.get, selection)
+def _finder(last: _Commit | None) -> FindNumber:
+    return (lambda _: None) if last is None else last.landed.get
 
 
 def _serialize(schema: pa.Schema) -> bytes:

@@ -68,6 +68,14 @@ class EvolvingTarget:
         """Move the landed end over a range without messages, or to where landing begins."""
         self._target.move_end(batch)
 
+    def reached(self, selection: Selection) -> Landed | None:
+        """Return the furthest that either table has of a selection."""
+        return self._target.reached(selection)
+
+    def drop_unlanded(self, former: Selection) -> None:
+        """Remove dead letters of a former epoch whose batch never landed."""
+        self._target.drop_unlanded(former)
+
     def land(self, messages: MessageRanges, batch: Batch) -> LandingResult:
         """Add the columns of a newer schema, if there is one, then land one batch."""
         self._evolve(batch.selection)

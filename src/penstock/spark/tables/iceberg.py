@@ -43,6 +43,7 @@ from penstock.spark.partition_fields import parse_partition
 from penstock.spark.tables.api import (
     Batch,
     Contents,
+    FindNumber,
     Landed,
     Outcome,
     QueryBatch,
@@ -146,11 +147,11 @@ class IcebergTable:
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
-        return _landed(self._refresh(), selection)
+        return Landed.stored(_finder(self._refresh()), selection)
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
-        return _last_batch(self._refresh(), QueryBatch(query_id, 0))
+        return _finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
 
     def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`."""
@@ -159,11 +160,11 @@ class IcebergTable:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             table = self._refresh() or self._create(selection)
             self._check_selection(table, selection)
-            landed = _landed(table, selection)
-            obstacle = batch.obstacle(landed, _last_batch(table, batch.query))
+            find = _finder(table)
+            obstacle = batch.obstacle(find)
             if obstacle is not None:
                 return obstacle
-            numbers = batch.numbers(landed, files)
+            numbers = batch.numbers(find, files)
             try:
                 with QuickTransaction(table) as transaction:
                     if files:
@@ -183,7 +184,7 @@ class IcebergTable:
         """Return LANDED if the table has the batch after an error; else raise
         TableCommitUnknown."""
         table = self._refresh()
-        if batch.is_in(_landed(table, batch.selection), _last_batch(table, batch.query)):
+        if batch.is_in(_finder(table)):
             return Outcome.LANDED
         raise TableCommitUnknown(
             f"it is not known whether {batch.description} was committed to {self.path}"
@@ -207,10 +208,10 @@ class IcebergTable:
                         _delete(transaction, row_filter)
                     if files:
                         self._add(transaction, files)
-                    landed = None if selection is None else _landed(table, selection)
-                    start = None if landed is None else landed.start
+                    key = None if selection is None else selection.key("start")
+                    start = None if key is None else _number(table, key)
                     if selection is not None and start is not None and span.start < start:
-                        transaction.set_properties({selection.start_id: str(span.start)})
+                        transaction.set_properties({selection.key("start"): str(span.start)})
             except CommitFailedException as conflict:
                 error = conflict
                 continue
@@ -396,12 +397,8 @@ class IcebergTable:
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
 
 
-def _last_batch(table: Table | None, query: QueryBatch | None) -> int | None:
-    return None if table is None or query is None else _number(table, query.transaction_id)
-
-
-def _landed(table: Table | None, selection: Selection) -> Landed | None:
-    return None if table is None else Landed.stored(partial(_number, table), selection)
+def _finder(table: Table | None) -> FindNumber:
+    return (lambda _: None) if table is None else partial(_number, table)
 
 
 def _number(table: Table, key: str) -> int | None:

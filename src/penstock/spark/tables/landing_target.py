@@ -154,7 +154,8 @@ class LandingTarget:
             TableError: a table cannot be written.
         """
         selection = batch.selection
-        dead_end = self._dead_end(selection)
+        dead = None if self.dead_letters is None else self.dead_letters.landed(selection)
+        dead_end = 0 if dead is None else dead.end
         remaining: Messages = messages
         if self.dead_letters is not None and dead_end > batch.seen:
             # An attempt was interrupted. Its dead letters stay what they are, even if the
@@ -166,18 +167,45 @@ class LandingTarget:
             return LandingResult(None)
         rows, dead_files = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         if self.dead_letters is not None and dead_files:
-            dead_batch = replace(batch, seen=dead_end, end=max(dead_end, batch.end))
+            dead_batch = Batch(selection, dead_end, batch.end, mark=batch.mark)
+            if dead is not None and dead_end > batch.end:
+                dead_batch = replace(dead_batch, end=dead_end, mark=dead.mark)
             outcome = self.dead_letters.commit(dead_batch, dead_files)
             dead_end = dead_batch.end
         else:  # another job may have landed dead letters of these messages
             is_overtaken = self._dead_end(selection) != dead_end
             outcome = Outcome.OVERTAKEN if is_overtaken else Outcome.LANDED
         if outcome is Outcome.LANDED:
-            outcome = self.rows.commit(replace(batch, dead_letters_end=dead_end), rows)
+            outcome = self.rows.commit(
+                replace(batch, dead_letters_end=min(dead_end, batch.end)), rows
+            )
         if outcome is not Outcome.LANDED:
             return LandingResult(outcome)
         self._after_commit()
         return LandingResult(outcome, sum(f.rows for f in rows), sum(f.rows for f in dead_files))
+
+    def reached(self, selection: Selection) -> Landed | None:
+        """Return the furthest that either table has of a selection.
+
+        Dead letters of an interrupted attempt lie beyond the landed end.
+        """
+        landed = self.rows.landed(selection)
+        dead = None if self.dead_letters is None else self.dead_letters.landed(selection)
+        if landed is None or dead is None or dead.end <= landed.end:
+            return landed
+        return dead
+
+    def drop_unlanded(self, former: Selection) -> None:
+        """Remove dead letters of a former epoch whose batch never landed.
+
+        An attempt was interrupted. Their messages land, or become dead letters, in the present
+        epoch, if the log still has them.
+        """
+        landed = self.rows.landed(former)
+        end, dead_end = 0 if landed is None else landed.end, self._dead_end(former)
+        if self.dead_letters is not None and dead_end > end:
+            self.dead_letters.replace(Span(former.epoch, end, dead_end), [])
+            self.dead_letters.commit(Batch(former, dead_end, end), [])
 
     def _dead_end(self, selection: Selection) -> int:
         """Return the offset after the last dead letter that may be in the table; 0 for none."""

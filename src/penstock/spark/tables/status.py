@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Protocol
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.pace_file import read_pace
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection, Span
 from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
@@ -59,6 +60,7 @@ class TableStatus:
         per_second: the recent number of offsets that the query passes per second; None while idle.
         watermark: the time up to which all closed windows are in the table; None for a table
             without a watermark.
+        lost: ranges of offsets of which the table may have rows that the log no longer has.
         failure: the current failure of the table; None if it lands.
         upkeep: the last maintenance of the table's files.
     """
@@ -71,6 +73,7 @@ class TableStatus:
     watermark: datetime | None
     failure: TableFailure | None
     upkeep: UpkeepRecord
+    lost: tuple[Span, ...] = ()
 
 
 def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path) -> TableStatus:
@@ -99,10 +102,36 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
             landed_end = max(landed_end, done.single_log.offset)  # batches without rows
         lag = _lag(client, log, table, landed_end)
         return TableStatus(
-            rows, dead_letters, landed_end, lag, per_second, watermark, failure, upkeep
+            rows,
+            dead_letters,
+            landed_end,
+            lag,
+            per_second,
+            watermark,
+            failure,
+            upkeep,
+            lost_ranges(tables[ROWS], table.selection, log),
         )
     except StreamUnavailable:
         return TableStatus(rows, dead_letters, None, None, per_second, watermark, failure, upkeep)
+
+
+def lost_ranges(
+    rows: LandedTable, selection_of: Callable[[str], Selection], log: StreamOffsets
+) -> tuple[Span, ...]:
+    """Return the ranges that have landed from a history which the log no longer has.
+
+    Args:
+        rows: the table.
+        selection_of: returns the selection of the table in an epoch of the log.
+        log: the log.
+    """
+    found = []
+    for epoch in (log.epoch, *(former for former, _ in log.lineage)):
+        landed = rows.landed(selection_of(epoch))
+        if landed is not None and landed.parts_at is not None and landed.parts_at < landed.end:
+            found.append(Span(epoch, landed.parts_at, landed.end))
+    return tuple(found)
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: ConfiguredTable, landed_end: int) -> Lag:
