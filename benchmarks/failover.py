@@ -28,7 +28,7 @@ from benchmarks.machine import machine
 from penstock.cli.version import version_text
 from penstock.protocol.kinds import V5
 from tests.support.cluster_faults import FAULTS, NAMES
-from tests.support.cluster_load import PROBE_ANSWER_S
+from tests.support.cluster_load import BRISK
 from tests.support.cluster_storm import Silences, suffer
 from tests.support.cluster_verdict import Interruption, table
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -50,7 +50,7 @@ class Publishers:
         self._machines = machines
         self._all = [
             Publisher(
-                machines.entrance(PROBE_ANSWER_S, name),
+                machines.entrance(BRISK.probe_s, name),
                 f"{name}{qos}",
                 V5,
                 qos,

@@ -18,7 +18,7 @@ import contextlib
 import random
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Publish, Suback, Subscribe, Subscription, Will
@@ -29,7 +29,6 @@ from tests.support.machines import Machines
 from tests.support.mixed_load import Absent, Brief, Fickle, Keeper, Receiver
 
 PAUSE_S: Final = 0.02
-PROBE_ANSWER_S: Final = 0.5
 DELIVERED_S: Final = 120.0
 BRIEF_EXPIRED_S: Final = 3.0
 _STAY_S: Final = 0.5
@@ -73,6 +72,27 @@ class Traffic(Protocol):
         """Raise what went wrong in a device."""
 
 
+class Pace(NamedTuple):
+    """How fast and patient devices are, in seconds.
+
+    Attributes:
+        pause_s: pause of each publisher between two messages.
+        answer_s: time that a broker has to answer, before a device tries another.
+        probe_s: the same for ``probe``.
+    """
+
+    pause_s: float
+    answer_s: float
+    probe_s: float
+
+
+BRISK: Final = Pace(PAUSE_S, 3.0, 0.5)
+"""For interruptions that are measured."""
+
+CALM: Final = Pace(0.1, 20.0, 10.0)
+"""For servers that are filled anew, which needs the processor, on a busy machine."""
+
+
 @final
 class Load:
     """The devices.
@@ -80,12 +100,12 @@ class Load:
     Args:
         machines: the cluster.
         draw: the seeds of the devices.
-        pause_s: pause of each publisher between two messages, seconds.
+        pace: how fast and patient they are.
     """
 
-    def __init__(self, machines: Machines, draw: random.Random, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, machines: Machines, draw: random.Random, pace: Pace) -> None:
         def device_of(name: str, version: int = V5) -> tuple[Entrance, str, int, int]:
-            return machines.entrance(), name, version, draw.randrange(2**32)
+            return machines.entrance(pace.answer_s), name, version, draw.randrange(2**32)
 
         self._machines = machines
         self.alone = [
@@ -101,16 +121,22 @@ class Load:
         self.keeper = Keeper(*device_of("keeper"))
         self.brief = Brief(*device_of("brief"))
         self.publishers = [
-            Publisher(machines.entrance(), f"p{version}{qos}", version, qos, draw.randrange(2**32))
+            Publisher(
+                machines.entrance(pace.answer_s),
+                f"p{version}{qos}",
+                version,
+                qos,
+                draw.randrange(2**32),
+            )
             for version in (V311, V5)
             for qos in (1, 2)
         ]
         probe = Publisher(
-            machines.entrance(PROBE_ANSWER_S), "probe", V5, 2, draw.randrange(2**32), window=1
+            machines.entrance(pace.probe_s), "probe", V5, 2, draw.randrange(2**32), window=1
         )
         self.publishers.append(probe)
         for publisher in self.publishers:
-            publisher.pause_s = pause_s
+            publisher.pause_s = pace.pause_s
         self._sleeper = Subscriber(*device_of("sleeper"), probe.topic)
         self._probe = probe
         self.devices: list[Device] = [

@@ -26,7 +26,7 @@ from typing import Final, final
 
 from tests.support.cluster_faults import FAULTS, Fault
 from tests.support.cluster_landing import Landing
-from tests.support.cluster_load import PAUSE_S, Load, Traffic
+from tests.support.cluster_load import BRISK, CALM, Load, Traffic
 from tests.support.cluster_verdict import Interruption, Verdict
 from tests.support.damage_faults import DAMAGE, ETCD_DAMAGE
 from tests.support.deadline import let_pass, wait_for
@@ -36,9 +36,6 @@ from tests.support.networks import Network
 
 SILENCE_S: Final = 0.25
 """Acknowledgements that stay away for less, seconds, are not called an interruption."""
-
-CALM_PAUSE_S: Final = 0.1
-"""Pause of publishers, seconds, where servers are damaged: filling them needs the processor."""
 
 MOMENT_S_MAX: Final = 1.0
 OUTLIVED: Final = 0.5
@@ -130,7 +127,7 @@ def play(
     landed: int | None = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(machines)
-        load = Load(machines, draw, CALM_PAUSE_S if machines.is_damaged else PAUSE_S)
+        load = Load(machines, draw, CALM if machines.is_damaged else BRISK)
         landing = stack.enter_context(Landing(machines, directory)) if lands else None
         try:
             load.start()
