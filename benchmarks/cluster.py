@@ -96,6 +96,7 @@ def brokers(directory: Path, standbys: int) -> Iterator[Running]:
             settings = {
                 "cluster.log": json.dumps(servers.urls),
                 "cluster.node": f"b{number}",
+                "cluster.members": f'["b{number}"]',
                 "cluster.server_name": servers.servers[number].name,
                 "stream.bind": "127.0.0.1:0",
             }

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.record import Position, encode_position
+from penstock.cluster.view import read_position
 from penstock.errors import StoreDamaged, StoreError, StoreLocked
 from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
-from penstock.store.database import STORE_DIRECTORY
+from penstock.store.database import CLUSTER_POSITION_KEY, STORE_DIRECTORY, open_database
 from penstock.store.examination import examine
 from penstock.store.manifest import MANIFEST_FILE
 from penstock.store.rocks import RocksStore
@@ -160,3 +162,45 @@ def test_compaction_gives_space_back_and_keeps_the_rest(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     assert sorted(store.read(range(1000))) == list(range(starts_at, 1000))
     store.close()
+
+
+def place_in_log(data_dir: Path, sequence: int = 0) -> Position:
+    """The position of a store in a cluster's log; with a sequence, put it there before."""
+    database = open_database(data_dir)
+    try:
+        if sequence:
+            batch = database.new_batch()
+            batch.put(
+                CLUSTER_POSITION_KEY,
+                encode_position(Position(sequence, 2, 3, 4)),
+                database.handles["meta"],
+            )
+            database.write(batch)
+        return read_position(database)
+    finally:
+        database.close()
+
+
+def test_a_restored_backup_of_a_member_is_no_view_of_the_clusters_log(tmp_path: Path) -> None:
+    """It would follow the log from the backup's place on, in an epoch of its own."""
+    filled(tmp_path / "data").close()
+    assert place_in_log(tmp_path / "data", 7).sequence == 7
+    back_up_offline(tmp_path / "data", tmp_path / "backup")
+    assert place_in_log(tmp_path / "data").sequence == 7
+    restore(tmp_path / "backup", tmp_path / "other")
+    assert place_in_log(tmp_path / "other") == Position()
+
+
+def test_a_view_that_a_single_broker_has_used_is_none_any_more(tmp_path: Path) -> None:
+    """Its offsets stand for other messages than those of the cluster from there on."""
+    store = filled(tmp_path / "data")
+    epoch = store.recover().epoch
+    store.close()
+    place_in_log(tmp_path / "data", 7)
+    alone = RocksStore(tmp_path / "data")
+    assert alone.recover().epoch != epoch
+    alone.close()
+    assert place_in_log(tmp_path / "data") == Position()
+    RocksStore(tmp_path / "data").close()
+    found = examine(tmp_path / "data")
+    assert found.lineage == [(epoch, 50)]

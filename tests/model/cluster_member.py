@@ -13,23 +13,26 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
-from penstock.cluster.beats import Beat, Members, RoleName, decode_beat, encode_beat
+from penstock.cluster.beats import COMPARED_ROLES, Beat, Members, RoleName, decode_beat, encode_beat
+from penstock.cluster.beginning import HeardBeats, has_ended
 from penstock.cluster.database import ClusterDatabase, ViewOpener
 from penstock.cluster.follower import Follower, Progress
+from penstock.cluster.histories import begin_history
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
 from penstock.cluster.record import Claim
 from penstock.cluster.role import Standby
-from penstock.cluster.view import View
+from penstock.cluster.view import ForeignView, Superseded, View
 from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.server.server import Server
 from penstock.errors import StoreFailed
+from penstock.store.identity import begin_epoch
 from penstock.store.rocks import RocksStore
 from tests.model.cluster_referee import Referee
-from tests.model.memory_rocks import Content, MemoryDatabase, ViewDisk
+from tests.model.memory_rocks import Content, MemoryDatabase, StoppedDatabase, ViewDisk, copied
 from tests.model.shell import Shell
 
 LEASE_S: Final = 1.5
@@ -38,6 +41,7 @@ SYNC_S: Final = 1.0
 WATCH_S: Final = 1.0
 APPEND_S_MAX: Final = 0.5
 READS_OF_A_TURN: Final = 3
+REFUSED_S: Final = 1e9
 
 
 class Surroundings(Protocol):
@@ -56,8 +60,16 @@ class Surroundings(Protocol):
     def new_server(self, recovered: RecoveredState) -> Server:
         """Return an engine on what was recovered."""
 
-    def seed(self, member: Member) -> None:
-        """Give a member that is too far behind the view of another one."""
+    names: tuple[str, ...]
+
+    def seed(self, member: Member, term: int = 0, is_given_up: bool = False) -> None:
+        """Give a member the view of another one.
+
+        Args:
+            member: a member that is too far behind, or of another history.
+            term: the term to which the view must have come.
+            is_given_up: whether an operator gave up what the member has.
+        """
 
     def began(self, member: Member) -> None:
         """Note that a member serves as the primary."""
@@ -161,6 +173,7 @@ class Member:
         self.paused_until_s = 0.0
         self.down_until_s = 0.0
         self.is_cut = False
+        self.is_refused = False  # its store has something which the cluster has not
         self.replica_end: int | None = None
         self.leader_end: int | None = None
         self.deposed_until_s = 0.0  # that leader, which notices then
@@ -198,8 +211,19 @@ class Member:
         self.synced = self.view.position.sequence
         claim = Claim(self.name, process=f"{self.name} {self._starts}")
         self.follower = self.follower_class(
-            self.new_log(), self.view, self._standby, claim, self.new_writer, self.world.now_s
+            *(self.new_log(), self.view, self._standby, claim, self.new_writer, self.world.now_s),
+            self.heard,
+            [name for name in self.world.names if name != self.name],
         )
+
+    def heard(self) -> HeardBeats:
+        """Return the last heartbeats of the others."""
+        now_s = self.world.now_s()
+        lately, known = (
+            {node: one.beat for node, one in self.members.recent_beats(now_s, within_s).items()}
+            for within_s in (2 * LEASE_S, self.world.forget_s)
+        )
+        return HeardBeats(lately, known)
 
     def open_database(self, data_dir: Path) -> ClusterDatabase:
         """Open the view; RocksDB writes what its log has to tables then, and syncs them."""
@@ -286,7 +310,28 @@ class Member:
     def take_copy(self, content: Content) -> None:
         """Begin anew with a copy of another member's view."""
         self.disk = ViewDisk(content)
+        self.is_refused = False
         self.follow()
+
+    def refuse(self) -> None:
+        """End the process: only an operator may replace its store."""
+        self.is_refused = True
+        self.crash(cuts_power=False, down_s=REFUSED_S)
+
+    def begin_history(self) -> None:
+        """Let the store begin a new history, as ``penstock cluster recover`` does."""
+        before = copied(self.disk.content)
+        database = StoppedDatabase(self.disk, self._data_dir)
+        epoch = begin_history(database)
+        database.close()
+        self._referee.give_word(before, epoch, self.disk.content)
+
+    def restore(self, content: Content) -> None:
+        """Put a backup in place of the store, as ``penstock store restore`` does."""
+        self.disk = ViewDisk(content)
+        database = StoppedDatabase(self.disk, self._data_dir)
+        begin_epoch(database)
+        database.close()
 
     def sync(self) -> None:
         """Sync the view."""
@@ -304,6 +349,9 @@ class Member:
             applied=position.sequence,
             synced=min(self.synced, position.sequence),
             hands_over_to=self.hands_over_to,
+            epoch=self.view.epoch,
+            is_empty=not self.view.epoch and position.sequence == 0,
+            former=self.view.former,
             sent_s=self.world.now_s(),
         )
 
@@ -317,8 +365,12 @@ class Member:
             self._standby.record_beat(beat, now_s)
             if self.members.record(beat, now_s) and self.shell is not None:
                 writer = self.writer
-                if writer is not None and beat.term > writer.term:
+                if writer is None or beat.role not in COMPARED_ROLES:
+                    continue
+                if beat.term > writer.term:
                     self.fence(f"{beat.node} has come to term {beat.term}")
+                elif self.view.epoch and has_ended(self.view.epoch, beat):
+                    self.fence(f"{beat.node} has begun a new history")
 
     def _follow_on(self) -> None:
         heard = self.members.recent_beats(self.world.now_s(), 2 * LEASE_S)
@@ -329,12 +381,20 @@ class Member:
             except EntriesTrimmed:
                 self.world.seed(self)
                 return
+            except ForeignView as foreign:
+                if foreign.is_empty:
+                    self.world.seed(self, foreign.term)
+                else:
+                    self.refuse()
+                return
+            except Superseded as error:
+                self.world.seed(self, error.term, is_given_up=True)
+                return
             if progress is Progress.CLAIMED:
                 assert self.follower.writer is not None
                 self.serve_as_primary(self.follower.writer)
                 return
-            if self.follower.is_following:
-                self.role = "standby"
+            self.role = "standby" if self.follower.is_following else "waiting"
             if progress is not Progress.READ:
                 return
             if self.view.claim is not None:

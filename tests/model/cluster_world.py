@@ -15,17 +15,21 @@ from pathlib import Path
 from random import Random
 from typing import Final, cast
 
+from penstock.cluster.beats import COMPARED_ROLES
 from penstock.cluster.follower import AHEAD_S
+from penstock.cluster.histories import is_to_begin
 from penstock.cluster.memory_log import AppendFault, MemoryCluster
+from penstock.cluster.seeding import is_other_history
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
-from penstock.store.identity import find_begin
+from penstock.store.identity import EPOCH, find_begin
 from tests.model.cluster_member import LEASE_S, Member, MemberShell
 from tests.model.cluster_referee import Referee
 from tests.model.device import Device
+from tests.model.memory_rocks import Content, ViewDisk, copied, nothing
 from tests.model.shell import Pipe, Shell
 from tests.model.world import World
 
@@ -75,13 +79,17 @@ class ClusterWorld(World):
         )
         self.referee = Referee(self.cluster)
         self.members: list[Member] = []
-        self._count = chance.choice((2, 3, 3, 3))
+        self.names = ("a", "b", "c")[: chance.choice((2, 3, 3, 3))]
         self._calm = chance.choice((0.3, 1.0, 1.0, 2.5))
+        self._loses = chance.random() < 0.5  # whether stores and the log are lost, too
         self._nested = 0
         self._has_begun = False
         self._began_s: dict[int, float] = {}  # when the primary of a term began to serve
         self.elections = 0
         self.seedings = 0
+        self._all_heard_s = 0.0  # when all know that the cluster has begun
+        self.histories_begun = 0
+        self._backups: list[Content] = []
         self.unaware_steps = 0  # of a broker that another one has succeeded
         self.forget_s = chance.choice((5.0, 30.0, 3600.0))
         self.entries_max = chance.choice((5, 50, 100_000))
@@ -99,19 +107,36 @@ class ClusterWorld(World):
         """Return an engine."""
         return Server(self._limits, recovered, ("#",), "quorum", self._now())
 
-    def seed(self, member: Member) -> None:
-        """Give a member that is too far behind the view of another one."""
-        others = [other for other in self.members if other is not member and not other.down_until_s]
-        if others:
-            self.seedings += 1
-            newest = max(others, key=lambda other: other.view.position.sequence)
-            self._note(f"{member.name} is seeded by {newest.name}")
-            member.take_copy(newest.disk.content)
+    def seed(self, member: Member, term: int = 0, is_given_up: bool = False) -> None:
+        """Give a member the view of another one that follows the log."""
+        others = [
+            other
+            for other in self.members
+            if other is not member
+            and not other.down_until_s
+            and other.role in COMPARED_ROLES
+            and other.view.position.sequence > 0
+            and other.view.position.term >= term
+        ]
+        if not others:
+            return
+        newest = max(others, key=lambda other: other.view.position.sequence)
+        view, copy = member.view, newest.view
+        if not is_given_up and is_other_history(
+            view.epoch, view.position.sequence, copy.epoch, copy.former
+        ):
+            member.refuse()
+            return
+        self.seedings += 1
+        self._note(f"{member.name} is seeded by {newest.name}")
+        member.take_copy(newest.disk.content)
 
     def began(self, member: Member) -> None:
         """Note that a member serves as the primary."""
         self.elections += 1
         self._began_s[member.view.end.term] = self._now_s
+        if self.elections == 1:
+            self._all_heard_s = self._now_s + LEASE_S
         self._note(f"{member.name} is the primary, in term {member.view.end.term}")
 
     def ended(self, shell: MemberShell) -> None:
@@ -231,9 +256,8 @@ class ClusterWorld(World):
     # -- instead of one broker ---------------------------------------------------------
 
     def _start(self) -> Shell:
-        names = ("a", "b", "c")[: self._count]
         self._devices = []
-        for name in names:
+        for name in self.names:
             data_dir = self._directory / name
             data_dir.mkdir()
             self.members.append(self._make_member(name, self, self.cluster, self.referee, data_dir))
@@ -245,6 +269,8 @@ class ClusterWorld(World):
             shells = [member.shell for member in self.members if member.shell is not None]
             if len(shells) == 1 and self._is_current(shells[0]):
                 return shells[0]
+            if all(member.is_refused for member in self.members):
+                self._reseed()
             self._elapse(STEP_S)
         raise AssertionError("no member becomes the primary")
 
@@ -348,6 +374,11 @@ class ClusterWorld(World):
             (self._majority, 1),
             (self._hinder_beats, 0.3),
             (self._kill_somebody, 0.15 * calm if self._crashes else 0),
+            (self._lose_log, 0.12 * calm if self._loses else 0),
+            (self._lose_view, 0.4 * calm if self._loses else 0),
+            (self._restore_backup, 0.2 * calm if self._loses else 0),
+            (self._recover, 0.5),
+            (self._reseed, 0.5),
         ]
         self._troubles = [trouble for trouble, _ in troubles]
         return [*super()._weights(), *troubles]
@@ -437,6 +468,83 @@ class ClusterWorld(World):
         lost = member.crash(cuts_power, down_s)
         self._note(f"{member.name} dies; its view lost {lost} writes")
 
+    # -- what is lost, and what an operator does -----------------------------------------
+
+    def _lose_log(self) -> None:
+        """Lose the log while a view has all that was acknowledged."""
+        whole = self._whole_views()
+        if self.referee.is_lost or not whole or self._now_s < self._all_heard_s:
+            return
+        for member in whole:
+            member.disk.sync()
+        self.referee.lose_log()
+        self.cluster.lose()
+        self._note("the log is lost")
+
+    def _whole_views(self) -> list[Member]:
+        return [one for one in self.members if self.referee.covers(one.disk.content)]
+
+    def _lose_view(self) -> None:
+        """Give a member an empty disk."""
+        member = self.faults.choice(self.members)
+        if self._may_lose(member):
+            self._backups.append(copied(member.disk.content))
+            self._replace_disk(member, nothing())
+            self._note(f"{member.name} lost its view")
+
+    def _restore_backup(self) -> None:
+        """Put an older copy of a view in place of a member's store."""
+        member = self.faults.choice(self.members)
+        backups = [one for one in self._backups if EPOCH in one["meta"]]
+        if backups and self._may_lose(member):
+            self._replace_disk(member, nothing())
+            member.restore(self.faults.choice(backups))
+            self._note(f"a backup is restored on {member.name}")
+
+    def _may_lose(self, member: Member) -> bool:
+        """Return whether the others and the log have all that was acknowledged."""
+        if member.is_busy or is_to_begin(member.database):
+            return False
+        others = [one for one in self.members if one is not member]
+        for one in others:
+            one.disk.sync()
+        if self.referee.is_lost:
+            return any(self.referee.covers(one.disk.content) for one in others)
+        needs = self.referee.needed_view(self.cluster.bounds.first)
+        return not needs or any(self.referee.progress(one.disk.content) >= needs for one in others)
+
+    def _replace_disk(self, member: Member, content: Content) -> None:
+        if member.down_until_s == 0:
+            member.crash(cuts_power=False, down_s=self.faults.choice((0.1, 1.0, 10.0)))
+        member.disk = ViewDisk(content)
+        member.is_refused = False
+        member.down_until_s = min(member.down_until_s, self._now_s + 10.0)
+
+    def _recover(self) -> None:
+        """Let the newest view begin a new history, if the log is lost."""
+        whole = self._whole_views()
+        if not self.referee.is_lost or any(is_to_begin(one.database) for one in self.members):
+            return
+        member = max(whole, key=lambda one: self.referee.progress(one.disk.content))
+        if member.is_busy:
+            return
+        if member.down_until_s == 0:
+            member.crash(cuts_power=False, down_s=0.1)
+        member.begin_history()
+        member.down_until_s = min(member.down_until_s, self._now_s + 1.0)
+        self.histories_begun += 1
+        self._note(f"an operator lets {member.name} begin a new history")
+
+    def _reseed(self) -> None:
+        """Replace a refused store by a copy of another member's; move it away if all are refused,
+        for the log has all then."""
+        if all(member.is_refused for member in self.members):
+            self._replace_disk(self.members[0], nothing())
+        for member in self.members:
+            if member.is_refused:
+                member.start()
+                self.seed(member, is_given_up=True)
+
     # -- rest --------------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
@@ -454,6 +562,9 @@ class ClusterWorld(World):
             member.paused_until_s = 0.0
             member.down_until_s = min(member.down_until_s, self._now_s)
             member.mend()
+        while self.referee.is_lost:
+            self._recover()
+            self._elapse(LEASE_S)
         self._elapse(2 * LEASE_S)
         self._shell = self._elect()
         super().come_to_rest()
@@ -471,6 +582,7 @@ class ClusterWorld(World):
                 member.view.position.sequence == self.cluster.bounds.last for member in self.members
             ):
                 break
+            self._reseed()
             self._elapse(STEP_S)
         else:
             raise AssertionError("the views never become level")

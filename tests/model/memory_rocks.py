@@ -17,7 +17,15 @@ from typing import Any, cast, final
 from rocksdict import Rdict, ReadOptions, WriteBatch
 
 from penstock.cluster.database import ClusterDatabase
-from penstock.cluster.operations import DELETE, DELETE_RANGE, FAMILIES, PUT, Operation
+from penstock.cluster.operations import (
+    DELETE,
+    DELETE_RANGE,
+    FAMILIES,
+    PUT,
+    NotedBatch,
+    Operation,
+)
+from penstock.store.batch import Batch
 
 Content = dict[str, dict[bytes, bytes]]
 """Keys and values of each column family."""
@@ -219,3 +227,13 @@ class MemoryDatabase(ClusterDatabase):
 
     def rocks_batch(self) -> WriteBatch:
         return cast("WriteBatch", cast("Any", MemoryBatch()))
+
+
+class StoppedDatabase(MemoryDatabase):
+    """The view of a member that does not run, as the commands of an operator change it."""
+
+    is_replicated = False
+
+    def write(self, batch: Batch, sync: bool = True) -> None:
+        assert isinstance(batch, NotedBatch)
+        self.write_here(batch.rocks, sync)

@@ -11,10 +11,12 @@ from typing import Final
 
 import pytest
 
+from penstock.cluster.beginning import Objection
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable
 from penstock.cluster.operations import NotedBatch
 from penstock.cluster.record import (
+    CLAIM,
     FIRST_PART,
     MIDDLE_PART,
     Position,
@@ -92,8 +94,8 @@ class HopefulWriter(LogWriter):
 class SelfElectedWriter(LogWriter):
     """Takes the silence of the heartbeats for its election, and appends no claim."""
 
-    def claim(self, at: Position, body: bytes) -> Position:
-        del body
+    def claim(self, at: Position, body: bytes, kind: int = CLAIM) -> Position:
+        del body, kind
         self.term = at.term + 1
         self.position = at._replace(term=self.term)
         self.is_in_doubt = False
@@ -118,7 +120,7 @@ class BlindFollower(Follower):
             return False
         return super()._read(rank)
 
-    def _try_claim(self) -> Progress:
+    def _claim(self, kind: int) -> Progress:
         try:
             last = self._log.bounds(CALL_S).last
             found = self._log.entry_at(last, CALL_S)
@@ -127,7 +129,14 @@ class BlindFollower(Follower):
         if found is not None:
             record = decode_record(found.data)
             self._view.note_appended(Position(last, record.term, record.number, record.checksum))
-        return super()._try_claim()
+        return super()._claim(kind)
+
+
+class ForgetfulFollower(Follower):
+    """Takes an empty log for that of a new cluster, whatever the others have."""
+
+    def _object(self) -> Objection | None:
+        return None if self._view.end.sequence == 0 else super()._object()
 
 
 class Unfenced(Member):
@@ -166,7 +175,21 @@ class Blind(Member):
     follower_class = BlindFollower
 
 
-FAULTS: Final[list[type[Member]]] = [Unfenced, Pipelining, Hopeful, SelfElected, Hasty, Blind]
+class Forgetful(Member):
+    """Begins a new history that nobody decided on."""
+
+    follower_class = ForgetfulFollower
+
+
+FAULTS: Final[list[type[Member]]] = [
+    Unfenced,
+    Pipelining,
+    Hopeful,
+    SelfElected,
+    Hasty,
+    Blind,
+    Forgetful,
+]
 
 
 def first_found(member: type[Member]) -> AssertionError | None:

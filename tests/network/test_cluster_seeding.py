@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -61,6 +62,15 @@ def fill(address: tuple[str, int], count: int) -> None:
     writer.drop()
 
 
+def start_without(members: Members, late: MemberBroker) -> MemberBroker:
+    """Start all, and take one away again with its store; return the primary."""
+    members.start()
+    wait_for("all members", lambda: all(one.role() for one in members.all.values()))
+    late.kill()
+    shutil.rmtree(late.data_dir)
+    return members.wait_for_primary(other_than=late)
+
+
 def has_trimmed(member: MemberBroker) -> bool:
     """Whether the log lacks its first entries."""
     return member.state().first > 1
@@ -107,8 +117,8 @@ def test_a_single_broker_becomes_the_first_member_and_seeds_the_others(
     (tmp_path / "alone" / "data").rename(members["a"].data_dir)
     try:
         members["a"].start()
+        members["b"].start()  # an empty log is begun when all are heard
         assert members.wait_for_primary() is members["a"]
-        members["b"].start()
         wait_for("a seeded standby", lambda: is_level_standby(members["b"], members["a"]))
         assert "this member has the view of a" in members["b"].log()
         members["a"].kill()
@@ -132,9 +142,7 @@ def test_a_member_that_comes_when_the_log_is_trimmed_is_seeded_with_a_token(
     settings = {**SHORT_LOG, "cluster.name": "late", "cluster.seed_token_file": token_file}
     members = Members(tmp_path, servers.urls, settings, ("a", "b", "c"))
     try:
-        members["a"].start()
-        members["b"].start()
-        primary = members.wait_for_primary()
+        primary = start_without(members, members["c"])
         fill(primary.address, COMMITS)
         wait_for("a trimmed log", lambda: has_trimmed(primary))
         members["c"].start()
@@ -162,8 +170,7 @@ def test_a_store_of_another_history_is_replaced_by_an_operator_alone(
     home.rename(tmp_path / "alone")
     members = Members(tmp_path, servers.urls, {"cluster.name": "foreign"}, ("a", "b"))
     try:
-        members["a"].start()
-        fill(members.wait_for_primary().address, 3)
+        fill(start_without(members, members["b"]).address, 3)
         (tmp_path / "alone" / "data").rename(members["b"].data_dir)
         members["b"].start()
         second = members["b"]
@@ -233,9 +240,7 @@ def test_a_member_that_is_killed_again_and_again_while_it_is_seeded(
     settings = {**SHORT_LOG, "cluster.name": "killed"}
     members = Members(tmp_path, servers.urls, settings, ("a", "b", "c"))
     try:
-        members["a"].start()
-        members["b"].start()
-        primary = members.wait_for_primary()
+        primary = start_without(members, members["c"])
         fill(primary.address, COMMITS)
         wait_for("a trimmed log", lambda: has_trimmed(primary))
         late = members["c"]

@@ -215,6 +215,7 @@ class Members:
         places: Mapping[str, Place] | None = None,
     ) -> None:
         chosen: dict[str, object] = {
+            "cluster.members": json.dumps(list(names)),
             "listener.allow_anonymous": "true",
             "log.level": "debug",
         }

@@ -37,7 +37,7 @@ from penstock.cluster.database import ViewOpener
 from penstock.cluster.keeper import LocalServer, ServerKeeper
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
-from penstock.cluster.view import ForeignView
+from penstock.cluster.view import ForeignView, Superseded
 from penstock.cluster.writer import Fenced
 from penstock.config.cluster_addresses import address_problems
 from penstock.config.settings import Settings
@@ -168,6 +168,7 @@ class RunningMember:
         where needed; return the opener of the view, or None if the member is to stop."""
         loop = asyncio.get_running_loop()
         while True:
+            term, is_given_up = 0, False
             try:
                 return await loop.run_in_executor(None, self._member.follow)
             except EntriesTrimmed as error:
@@ -175,8 +176,10 @@ class RunningMember:
             except ForeignView as error:
                 if not error.is_empty:
                     raise
-                why = "the log begins on a store that another member has"
-            if not await self._seeding.run(why):
+                why, term = "the log begins on a store that another member has", error.term
+            except Superseded as error:
+                why, term, is_given_up = str(error), error.term, True
+            if not await self._seeding.run(why, term, is_given_up):
                 return None
 
     def _primary_address(self) -> str:

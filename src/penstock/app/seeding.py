@@ -2,7 +2,8 @@
 
 ::
 
-      the log has trimmed the entry that the view needs next, or begins on another member's store
+      the log has trimmed the entry that the view needs next, or begins on another member's store,
+      or an operator began a new history
           │
           ▼
       a peer with a heartbeat ─▶ process: copy ─▶ seed.unfinished, checked ─▶ seed.ready ─▶ store
@@ -21,16 +22,18 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from penstock.cluster.beats import Beat
+from penstock.cluster.histories import read_former
 from penstock.cluster.member import Member
+from penstock.cluster.record import Former
 from penstock.cluster.seeding import choose_peer, refuse_other_history
 from penstock.cluster.view import read_position
 from penstock.config.settings import Settings
 from penstock.store.database import has_database, open_for_reading
-from penstock.store.identity import read_epoch
-from penstock.store.replacing import finish_replacement, mark_copy_ready
+from penstock.store.identity import read_epoch, read_lineage
+from penstock.store.replacing import UNFINISHED_COPY, finish_replacement, mark_copy_ready
 from penstock.stream.credentials import Credentials
 from penstock.telemetry.logs import Sentence, get_logger
 
@@ -69,11 +72,13 @@ class Seeding:
         """Stop seeding; ``run`` returns False soon."""
         self._stopped.set()
 
-    async def run(self, why: str) -> bool:
+    async def run(self, why: str, term: int = 0, is_given_up: bool = False) -> bool:
         """Replace the store, however long it takes; return False if ``stop`` was called before.
 
         Args:
             why: the reason, a sentence, for the log.
+            term: the term to which the copy must have come.
+            is_given_up: whether an operator gave up the history of this store; it is kept beside.
 
         Raises:
             StoreError: the store has messages that the cluster does not have, or cannot be
@@ -81,7 +86,8 @@ class Seeding:
         """
         loop = asyncio.get_running_loop()
         epoch, sequence = await loop.run_in_executor(None, own_history, self._data_dir)
-        refuse_other_history(epoch, sequence)
+        if not is_given_up:
+            refuse_other_history(epoch, sequence)
         member = self._member
         member.role = "seeding"
         logger.warning("this member is seeded with another one's view: %s", Sentence(why))
@@ -89,7 +95,7 @@ class Seeding:
         while not self._stopped.is_set():
             recent_s = member.now_s() - 2 * member.settings.lease_s
             heard = [one.beat for one in member.recent_beats().values() if one.at_s >= recent_s]
-            peer = choose_peer(heard, failed)
+            peer = choose_peer(heard, failed, term)
             if peer is None:
                 if not failed:
                     member.note = "no other member is there from which it can be seeded"
@@ -101,8 +107,13 @@ class Seeding:
                 failed.add(peer.node)
                 await self._pause()
                 continue
-            refuse_other_history(epoch, sequence, copy_epoch)
-            await self._replace()
+            copy = await loop.run_in_executor(None, _read_copy, self._data_dir)
+            if copy.term < term:  # the peer has not come to the new history yet
+                await self._pause()
+                continue
+            if not is_given_up:
+                refuse_other_history(epoch, sequence, copy_epoch, copy.former, copy.lineage)
+            await self._replace(keep_old_store=epoch not in ("", copy_epoch))
             member.note = ""
             member.tally.seedings += 1
             logger.info("this member has the view of %s", peer.node)
@@ -113,12 +124,14 @@ class Seeding:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), PAUSE_S)
 
-    async def _replace(self) -> None:
+    async def _replace(self, keep_old_store: bool) -> None:
         loop = asyncio.get_running_loop()
         await self._pause_readers(True)
         try:
-            await loop.run_in_executor(None, mark_copy_ready, self._data_dir, False)
-            await loop.run_in_executor(None, finish_replacement, self._data_dir)
+            await loop.run_in_executor(None, mark_copy_ready, self._data_dir, keep_old_store)
+            kept = await loop.run_in_executor(None, finish_replacement, self._data_dir)
+            if kept is not None:
+                logger.warning("the old store is kept as %s", kept)
         finally:
             await self._pause_readers(False)
 
@@ -198,6 +211,30 @@ def own_history(data_dir: Path) -> tuple[str, int]:
     database = open_for_reading(data_dir)
     try:
         return read_epoch(database) or "", read_position(database).sequence
+    finally:
+        database.close()
+
+
+class _Copy(NamedTuple):
+    """A copy that was fetched.
+
+    Attributes:
+        term: term of its position in the log.
+        former: the lost or ended histories that it contains.
+        lineage: the former epochs of its log of messages.
+    """
+
+    term: int
+    former: tuple[Former, ...]
+    lineage: list[str]
+
+
+def _read_copy(data_dir: Path) -> _Copy:
+    """Return the facts about the copy in ``UNFINISHED_COPY``."""
+    database = open_for_reading(data_dir / UNFINISHED_COPY)
+    try:
+        lineage = [epoch for epoch, _ in read_lineage(database)]
+        return _Copy(read_position(database).term, read_former(database), lineage)
     finally:
         database.close()
 

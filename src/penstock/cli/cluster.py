@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import cluster_reseed, cluster_status
+from penstock.cli import cluster_recover, cluster_reseed, cluster_status
 from penstock.cli.options import ConfigFile
 from penstock.errors import ConfigError
 
@@ -17,6 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Several machines with one log of c
 app.command()(cluster_status.status)
 app.command()(cluster_status.switch)
 app.command()(cluster_reseed.reseed)
+app.command()(cluster_recover.recover)
 
 REMOVE_S_MAX: Final = 15.0
 

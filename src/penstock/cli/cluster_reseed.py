@@ -7,20 +7,16 @@ a damaged one.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.options import ConfigFile, DataDir
-from penstock.errors import ConfigError, StoreError, StoreFailed, StoreLocked
+from penstock.cli.stopped_member import heard_beats, open_stopped_member
+from penstock.errors import StoreError, StoreFailed
 
 if TYPE_CHECKING:
     from penstock.config.settings import Settings
-
-LISTEN_S_MAX: Final = 5.0
-"""Longest wait for heartbeats of other members, in seconds."""
 
 Source = Annotated[
     str,
@@ -41,19 +37,11 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     from penstock.app.seeding import own_history, seed_credentials
     from penstock.cli.store import store_progress
     from penstock.cluster.seeding import is_other_history
-    from penstock.config.load import load_settings
-    from penstock.store.permissions import make_private
     from penstock.store.replacing import finish_replacement, mark_copy_ready
     from penstock.stream.seed_client import fetch_copy
 
-    settings = load_settings(config, {"durability.data_dir": data_dir})
+    settings = open_stopped_member(config, data_dir)
     directory = settings.durability.data_dir
-    if not settings.cluster.enabled:
-        raise ConfigError("this broker is no member of a cluster: cluster.log is empty")
-    directory.mkdir(parents=True, exist_ok=True)
-    make_private(directory)
-    _refuse_running(directory)
-    finish_replacement(directory)
     address = source or _find_peer(settings)
     print(f"takes a copy of the store of the member at {address}")
     with store_progress() as report:
@@ -78,52 +66,18 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
         print(f"the old store is kept as {old_store}: remove it when nothing of it is needed")
 
 
-def _refuse_running(data_dir: Path) -> None:
-    """Refuse if a broker uses the store.
-
-    Raises:
-        StoreLocked: a broker uses it.
-    """
-    from penstock.control.client import BrokerUnreachable, RequestRefused, ask
-    from penstock.control.role_requests import ReadRole, Role
-    from penstock.store.database import lock_out_brokers
-
-    try:
-        ask(data_dir, ReadRole(), Role, 5.0)
-    except (BrokerUnreachable, StoreFailed):
-        with lock_out_brokers(data_dir):
-            return
-    except RequestRefused:
-        pass
-    raise StoreLocked(f"the broker that uses {data_dir} runs: stop it first")
-
-
 def _find_peer(settings: Settings) -> str:
     """Return the address of the stream service of a member that can give a copy.
 
     Raises:
         StoreFailed: no other member sends a heartbeat.
     """
-    from penstock.cluster.beats import Members, decode_beat
-    from penstock.cluster.connecting import connector_for
     from penstock.cluster.seeding import choose_peer
 
-    cluster = settings.cluster
-    members = Members(cluster.node_name, time.monotonic())
-    heartbeats = connector_for(cluster).heartbeats()
-    began_s = time.monotonic()
-    try:
-        while time.monotonic() < began_s + LISTEN_S_MAX:
-            for data in heartbeats.received(0.5):
-                beat = decode_beat(data)
-                if beat is not None:
-                    members.record(beat, time.monotonic())
-            heard = members.recent_beats(time.monotonic()).values()
-            peer = choose_peer(member.beat for member in heard)
-            if peer is not None and time.monotonic() > began_s + cluster.lease_s:
-                return peer.stream_address
-    finally:
-        heartbeats.close()
+    for beats in heard_beats(settings.cluster):
+        peer = choose_peer(beats.values())
+        if peer is not None:
+            return peer.stream_address
     raise StoreFailed(
         "no other member of the cluster sends heartbeats: check cluster.log and its servers, or"
         " name the stream service of a member with --from"

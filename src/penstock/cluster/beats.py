@@ -12,6 +12,8 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, final
 
 import msgspec
 
+from penstock.cluster.record import Former
+
 MEMBERS_MAX: Final = 100
 """Greatest number of members that are remembered; heartbeats of further ones are ignored."""
 
@@ -53,8 +55,9 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         damaged: number of damaged entries that the log returned since its start.
         skipped: number of records behind the claim of a newer term, not applied, since its start.
         append_s: time that an append of this primary takes lately, in seconds; 0 for other members.
-        brings_store: whether it has a store that has not followed a log yet; an empty log should
-            begin with that store.
+        epoch: epoch of its view; empty while the view is empty or not open.
+        is_empty: whether its view is open and has nothing, neither a store nor records of the log.
+        former: the lost or ended histories that its view contains.
         sent_s: time of sending, of the sender's monotonic clock; only the sender uses it, when its
             own heartbeat returns.
         process: a random value of the sending process, which distinguishes machines that have the
@@ -79,7 +82,9 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     damaged: _Count = 0
     skipped: _Count = 0
     append_s: float = 0.0
-    brings_store: bool = False
+    epoch: str = ""
+    is_empty: bool = False
+    former: tuple[Former, ...] = ()
     sent_s: float = 0.0
     process: str = ""
     log_server: str = ""
@@ -138,8 +143,8 @@ class Members:
         known = self._heard.get(beat.node)
         if known is None and len(self._heard) >= MEMBERS_MAX:
             return False
-        if known is not None and (beat.term, beat.applied) < (known.beat.term, known.beat.applied):
-            beat = msgspec.structs.replace(beat, term=known.beat.term, applied=known.beat.applied)
+        if known is not None:
+            beat = _with_view_of(known.beat, beat)
         self._heard[beat.node] = ReceivedBeat(beat, now_s)
         return True
 
@@ -187,6 +192,17 @@ class Members:
     def forget_silent(self, now_s: float) -> None:
         """Forget members that were silent for ``forget_s``."""
         self._heard = self.recent_beats(now_s, self._forget_s)
+
+
+def _with_view_of(known: Beat, beat: Beat) -> Beat:
+    """Return ``beat`` with what ``known`` says about the view, if ``beat`` is older, or its member
+    has not opened the view of the same history yet."""
+    if beat.is_empty or (beat.epoch and beat.epoch != known.epoch):
+        return beat
+    term, applied = max((beat.term, beat.applied), (known.term, known.applied))
+    return msgspec.structs.replace(
+        beat, term=term, applied=applied, epoch=known.epoch, former=beat.former or known.former
+    )
 
 
 def _synced(beat: Beat) -> int:

@@ -16,6 +16,7 @@ from typing import Final, final
 
 from penstock.cluster.log import EntriesTrimmed, Entry, ReplicatedLog
 from penstock.cluster.record import (
+    GENESIS,
     Position,
     RecordDamaged,
     RecordNewer,
@@ -91,7 +92,10 @@ class CopyCheck:
                     return f"entry {max(first, self._next):,} is missing in its copy"
                 self._before = None  # trimmed a moment ago
             try:
-                before = decode_record(entry.data).previous_checksum
+                record = decode_record(entry.data)
+                before = record.previous_checksum
+                if record.kind == GENESIS:  # it follows no record
+                    before = self._before or 0
             except RecordDamaged:
                 return f"entry {entry.sequence:,} of its copy is another than was appended"
             except RecordNewer:

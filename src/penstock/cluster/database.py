@@ -23,11 +23,16 @@ from penstock.cluster.operations import NotedBatch, encode_operations
 from penstock.cluster.reading import READ_S, catch_up
 from penstock.cluster.record import encode_position
 from penstock.cluster.tally import Tally
-from penstock.cluster.view import POSITION_KEY, View
+from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown, StoreFailed
 from penstock.store.batch import Batch
-from penstock.store.database import STORE_DIRECTORY, Database, open_database_as
+from penstock.store.database import (
+    CLUSTER_POSITION_KEY,
+    STORE_DIRECTORY,
+    Database,
+    open_database_as,
+)
 from penstock.store.faults import probe
 from penstock.store.parts import LargeValue
 
@@ -37,6 +42,8 @@ class ClusterDatabase(Database):
 
     ``append_through`` must be called before the first write.
     """
+
+    is_replicated = True
 
     def append_through(self, writer: LogWriter, view: View) -> None:
         """Append batches to the log through ``writer`` from now on.
@@ -68,7 +75,7 @@ class ClusterDatabase(Database):
         with self._writer.one_at_a_time:
             self.settle()
             position = self._writer.append(encode_operations(batch.operations))
-            batch.rocks.put(POSITION_KEY, encode_position(position), self.handles["meta"])
+            batch.rocks.put(CLUSTER_POSITION_KEY, encode_position(position), self.handles["meta"])
             self._is_behind = True
             self.write_here(batch.rocks, sync=False)
             self._is_behind = False

@@ -10,15 +10,27 @@
 ``step`` does one thing and returns; nothing here waits or has a thread, so a simulation can decide
 when each member takes a step. A claim without an answer may be in the log; then this member reads
 its claim like any other record, and claims the next term.
+
+A view that the log does not match waits in *comparing*: the log's servers may get their data back,
+or an operator begins a new history, and the view is replaced. A store with which an operator begins
+one is not compared: its member appends a genesis at the log's end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Final
 
-from penstock.cluster.log import LogUnavailable, ReplicatedLog
+from penstock.cluster.beginning import (
+    HeardBeats,
+    Objection,
+    OwnView,
+    has_ended,
+    objection,
+    successor_of,
+)
+from penstock.cluster.log import LogMissing, LogUnavailable, ReplicatedLog
 from penstock.cluster.reading import (
     READ_S,
     ViewAhead,
@@ -26,9 +38,19 @@ from penstock.cluster.reading import (
     refuse_another_log,
     refuse_view_ahead,
 )
-from penstock.cluster.record import Claim, encode_claim
-from penstock.cluster.role import NEW_LOG_LEASES, Standby
-from penstock.cluster.view import LogDamaged, View
+from penstock.cluster.record import (
+    CLAIM,
+    GENESIS,
+    NO_CHECKSUM,
+    Claim,
+    Position,
+    RecordDamaged,
+    RecordNewer,
+    decode_record,
+    encode_claim,
+)
+from penstock.cluster.role import Standby
+from penstock.cluster.view import LogDamaged, Superseded, View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import ConfigError, StoreError
 from penstock.telemetry.logs import Sentence, get_logger
@@ -44,9 +66,12 @@ DAMAGED_S: Final = 2.0
 elected."""
 
 AHEAD_S: Final = 30.0
-"""Seconds for which the log must end before the view's position until the view is refused as ahead
-of it. A server of the log that was stopped or cut off while it led acts as the leader for ten
-seconds or more after it is back, and reports the end that the log had when it left."""
+"""Seconds for which the log must end before the view's position until it counts as lost. A server
+of the log that was stopped or cut off while it led acts as the leader for ten seconds or more after
+it is back, and reports the end that the log had when it left."""
+
+OBJECTION_S: Final = 0.1
+"""Pause in seconds after a claim that was due and not allowed."""
 
 
 class Progress(Enum):
@@ -74,10 +99,13 @@ class Follower:
         claim: the body of this member's claims; its epoch is filled in here.
         new_writer: returns a writer for one claim, with a log that is not open yet.
         now_s: returns the monotonic time in seconds.
+        heard: returns the last heartbeats of the other members.
+        others: names of the other members of the cluster; None if they are not known.
 
     Attributes:
         note: the present problem as a sentence; empty for none.
         writer: the writer of the claimed term; None before the claim.
+        is_other_log: whether the log has other entries than the view.
     """
 
     def __init__(
@@ -88,15 +116,20 @@ class Follower:
         claim: Claim,
         new_writer: Callable[[], LogWriter],
         now_s: Callable[[], float],
+        heard: Callable[[], HeardBeats],
+        others: Collection[str] | None,
     ) -> None:
         self.note = ""
         self.writer: LogWriter | None = None
+        self.is_other_log = False
         self._log = log
         self._view = view
         self._standby = standby
-        self._claim = claim
+        self._claim_body = claim
         self._new_writer = new_writer
         self._now_s = now_s
+        self._heard = heard
+        self._others = others
         self._phase = _Phase.OPENING
         self._has_next = False  # whether the log is known to have the next entry
         self._not_before_s = 0.0
@@ -115,56 +148,110 @@ class Follower:
             rank: number of other standbys that come before this one in the order of names.
 
         Raises:
-            StoreError: the view is of another log or cannot be written, or a later version of
-                Penstock wrote the log.
+            ForeignView: the log's history began with another store.
+            StoreError: the view cannot be written, or a later version of Penstock wrote the log.
             EntriesTrimmed: the entries that the view needs next were trimmed; it must be seeded.
+            Superseded: an operator began a new history; the view must be seeded.
         """
         if self._now_s() < self._not_before_s:
             return Progress.NOTHING
+        was_leader_asked = self._has_next
         try:
             if self._phase is _Phase.OPENING:
                 self._log.open(OPEN_S)
                 self._phase = _Phase.COMPARING
+            if self._view.is_to_begin:
+                return self._claim(GENESIS)
             if self._phase is _Phase.COMPARING:
                 self._compare()
                 self._phase = _Phase.FOLLOWING
             read = self._read(rank)
         except LogUnavailable as error:
             self.note = f"the cluster's log cannot be reached: {error}"
+            if isinstance(error, LogMissing) and self.is_following:
+                self._phase = _Phase.COMPARING  # with the one that is created next
             if self.is_following and self._standby.should_claim(self._view.end, rank):
-                return self._try_claim()  # the replica may be lost together with the primary
+                why = self._object()
+                if why is None:
+                    return self._claim(CLAIM)  # the replica may be lost together with the primary
+                self._has_next = self._has_next or why.is_ahead
+            return Progress.UNREACHABLE
+        except ViewAhead as error:
+            self._wait_for_another_answer(error)
             return Progress.UNREACHABLE
         except LogDamaged as damage:
             self.note = str(damage)
             self._not_before_s = self._now_s() + DAMAGED_S
+            self._phase = _Phase.COMPARING  # perhaps it is another log than a moment ago
             return Progress.NOTHING
         self.note = ""
         if read:
             return Progress.READ
+        if self._has_ended():
+            self._phase = _Phase.COMPARING  # with the log of the new history
+            return Progress.NOTHING
         if not self._standby.should_claim(self._view.end, rank):
             return Progress.NOTHING
-        return self._try_claim()
+        why = self._object()
+        if why is None:
+            return self._claim(CLAIM)
+        if why.is_ahead and not was_leader_asked:
+            self._has_next = True  # unless the log lost it: the leader is asked
+        else:
+            self.note = why.why
+            self._not_before_s = self._now_s() + OBJECTION_S
+        return Progress.NOTHING
+
+    def _has_ended(self) -> bool:
+        """Return whether a member is heard whose store succeeds the history of the view."""
+        epoch, beats = self._view.epoch, self._heard().lately.values()
+        return bool(epoch) and any(has_ended(epoch, beat) for beat in beats)
+
+    def _object(self) -> Objection | None:
+        """Return why this member may not claim; None if it may."""
+        own = OwnView(self._view.epoch, self._view.end.sequence)
+        return objection(own, self._others, self._heard())
 
     def _compare(self) -> None:
-        """Refuse a view that is ahead of the log or of another log; start the wait for a lease."""
+        """Compare the view with the log; start the wait for a lease.
+
+        Raises:
+            ViewAhead: the view is ahead of the log, or of another log.
+        """
         view, log = self._view, self._log
         bounds = log.bounds(READ_S)
-        try:
-            refuse_view_ahead(view, bounds.last)
-            if view.position.sequence > 0:
-                refuse_another_log(view, log.entry_at(view.position.sequence, READ_S))
-        except ViewAhead as error:
-            since_s = self._ahead_since_s = self._ahead_since_s or self._now_s()
-            if self._now_s() - since_s < AHEAD_S:
-                raise LogUnavailable(
-                    f"{error} Another answer may come from another leader"
-                ) from error
-            raise
+        refuse_view_ahead(view, bounds.last)
+        if view.position.sequence > 0:
+            refuse_another_log(view, log)
         self._ahead_since_s = 0.0
-        leases = 1.0
-        if bounds.last == 0:
-            leases = 0.0 if view.current_watermark().epoch else NEW_LOG_LEASES
+        self.is_other_log = False
+        leases = 0.0 if bounds.last == 0 else 1.0
         self._standby.restart_wait(self._now_s(), view.end.term, leases)
+
+    def _wait_for_another_answer(self, error: ViewAhead) -> None:
+        """Let the next steps compare again: another leader of the log may answer otherwise.
+
+        Raises:
+            Superseded: a member is heard whose store contains the view.
+        """
+        view, now_s = self._view, self._now_s()
+        self.is_other_log = error.is_other
+        if not view.epoch:
+            view.start_over()
+            return
+        lately = list(self._heard().lately.values())
+        successor = successor_of(view.epoch, view.position.sequence, lately)
+        if successor is not None:
+            raise Superseded(
+                f"an operator began a new history of the cluster with a store that contains this"
+                f" view, and {successor.node} has it",
+                successor.term,
+            )
+        self._ahead_since_s = self._ahead_since_s or now_s
+        self.note = str(error)
+        if now_s - self._ahead_since_s < AHEAD_S:
+            self.note = f"the log's leader may have been away, and is asked again: {error}"
+        self._not_before_s = now_s + OBJECTION_S
 
     def _read(self, rank: int) -> bool:
         """Apply the next entries; return whether there were any.
@@ -186,16 +273,12 @@ class Follower:
         self._standby.note_records(self._now_s(), view.end.term, claim)
         return True
 
-    def _try_claim(self) -> Progress:
-        """Claim the next term behind the last entry that was read; return the progress."""
-        view = self._view
+    def _claim(self, kind: int) -> Progress:
+        """Claim the next term behind the last entry that was read, or with ``GENESIS`` behind the
+        last of the log; return the progress."""
+        view, own = self._view, self._claim_body
         claim = Claim(
-            self._claim.node,
-            view.current_watermark().epoch,
-            self._claim.address,
-            self._claim.stream_address,
-            self._claim.version,
-            self._claim.process,
+            own.node, view.epoch, own.address, own.stream_address, own.version, own.process
         )
         try:
             writer = self._new_writer()
@@ -207,20 +290,38 @@ class Follower:
         try:
             writer.log.open(READ_S)
             is_open = True
-            writer.claim(view.end, encode_claim(claim))
+            at = self._end_of_log(writer.log) if kind == GENESIS else view.end
+            writer.claim(at, encode_claim(claim), kind)
         except StoreError as error:
             writer.log.close()
             if not is_open and isinstance(error, LogUnavailable):
                 self.note = f"the cluster's log cannot be reached: {error}"
                 return Progress.UNREACHABLE  # nothing was sent: retry without waiting for a lease
+            logger.info("claimed nothing: %s", Sentence(str(error)))
+            if kind == GENESIS:
+                return Progress.UNREACHABLE  # the log has grown, or has no majority
             self._has_next = isinstance(error, Fenced)
             if self._has_next:
                 self._standby.catch_up(self._now_s(), view.end.term)
             else:  # the log may end before the view by now
                 self._standby.restart_wait(self._now_s(), view.end.term)
                 self._phase = _Phase.COMPARING
-            logger.info("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
         self.writer = writer
         self.note = ""
         return Progress.CLAIMED
+
+    def _end_of_log(self, log: ReplicatedLog) -> Position:
+        """Return the place of a genesis: behind the last entry, in a term that nobody had, and
+        without a record before it."""
+        last = log.bounds(READ_S).last
+        entry = log.entry_at(last, READ_S) if last else None
+        terms = [beat.term for beat in self._heard().known.values()]
+        term = max([0, *terms, *(former.term for former in self._view.former)])
+        try:
+            term = max(term, decode_record(entry.data).term if entry is not None else 0)
+        except RecordNewer as newer:
+            term = max(term, newer.term)
+        except RecordDamaged as damage:
+            logger.warning("the log ends with a wrong entry: %s", damage)
+        return Position(last, term, 0, NO_CHECKSUM)

@@ -36,6 +36,7 @@ from penstock.cluster.beats import (
     decode_beat,
     encode_beat,
 )
+from penstock.cluster.beginning import HeardBeats, has_ended
 from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.keeper import LOOK_S, ServerKeeper
@@ -54,7 +55,7 @@ from penstock.config.cluster import Cluster
 from penstock.errors import ConfigError, StoreError
 from penstock.store.database import Database
 from penstock.store.watermark import WatermarkFile
-from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.version import __version__
 
 logger = get_logger(__name__)
@@ -155,11 +156,11 @@ class Member:
         self._now_s = now_s
         self._view: View | None = None
         self._database: ClusterDatabase | None = None
+        self._is_other_log = False
         self._last = Position()  # position of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
         self._logged_term = 0  # term of the last primary that was logged
-        self._brings_store = False
         self._standby = Standby(self.node, settings.lease_s, now_s(), self._process)
         self._stopping = threading.Event()
         self._following_ends = threading.Event()
@@ -180,7 +181,7 @@ class Member:
 
     def beat(self) -> Beat:
         """Return the heartbeat to send to the other members."""
-        position, now_s = self.position, self._now_s()
+        view, position, now_s = self._view, self.position, self._now_s()
         note = self.note
         if self.members.has_namesake(now_s):
             note = f"another machine is named {self.node}, too: give each a cluster.node of its own"
@@ -199,7 +200,9 @@ class Member:
             version=__version__,
             hands_over_to=self._hands_over_to,
             note=note,
-            brings_store=self._brings_store and position.sequence == 0,
+            epoch="" if view is None else view.epoch,
+            is_empty=view is not None and not view.epoch and position.sequence == 0,
+            former=() if view is None else view.former,
             damaged=self.tally.damaged,
             skipped=self.tally.skipped,
             append_s=0.0 if writer is None else round(writer.append_s, 4),
@@ -288,9 +291,11 @@ class Member:
             The opener of the primary's store; None after ``stop_following``.
 
         Raises:
-            StoreError: the view cannot be opened or written, or is ahead of the log; or a later
-                version of Penstock wrote the log.
+            ForeignView: the log's history began with another store.
+            StoreError: the view cannot be opened or written, or a later version of Penstock wrote
+                the log.
             EntriesTrimmed: the entries that the view needs next were trimmed; it must be seeded.
+            Superseded: an operator began a new history; the view must be seeded.
         """
         self.role = "waiting"
         self._leading.clear()
@@ -299,14 +304,19 @@ class Member:
         view = View(database, None if mirror is None else mirror.apply_changes, self.tally)
         self._database, self._view = database, view
         self._synced = view.position.sequence  # opening flushed its write-ahead log to tables
-        self._brings_store = bool(view.current_watermark().epoch)
         if mirror is not None:
             mirror.load_view(database)
         log = self._connect.log("follow")
         claim = Claim(
             self.node, "", self._address, self._stream_address, __version__, self._process
         )
-        follower = Follower(log, view, self._standby, claim, self._new_writer, self._now_s)
+        members = self.settings.members
+        others = [node for node in members if node != self.node] if members else None
+        follower = Follower(
+            *(log, view, self._standby, claim, self._new_writer, self._now_s),
+            self._heard,
+            others,
+        )
         try:
             while not self._following_ends.is_set():
                 if mirror is not None and self._must_reload_mirror.is_set():
@@ -317,8 +327,9 @@ class Member:
                 if progress is Progress.CLAIMED:
                     assert follower.writer is not None
                     return self._become_primary(follower.writer, database, view)
+                self.role = "standby" if follower.is_following else "waiting"
+                self._is_other_log = follower.is_other_log
                 if follower.is_following:
-                    self.role = "standby"
                     self._attach_watermark(view)
                 if progress is Progress.READ:
                     if view.claim is not None:
@@ -416,7 +427,7 @@ class Member:
             logger.info("the cluster's log is read again")
         self.note = note
         if note:
-            warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", note)
+            warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", Sentence(note))
 
     def _attach_watermark(self, view: View) -> None:
         """Show the view to readers on this machine, once it has an epoch."""
@@ -425,6 +436,18 @@ class Member:
         watermark = view.current_watermark()
         if watermark.epoch:
             view.attach_watermark(WatermarkFile(self.data_dir, watermark), watermark)
+
+    def _heard(self) -> HeardBeats:
+        """Return the last heartbeats of the other members."""
+        now_s = self._now_s()
+        lately, known = (
+            {node: one.beat for node, one in heard.items()}
+            for heard in (
+                self.members.recent_beats(now_s, 2 * self.settings.lease_s),
+                self.members.recent_beats(now_s),
+            )
+        )
+        return HeardBeats(lately, known)
 
     def _rank(self) -> int:
         """Return the number of standbys that come before this one in the order of names."""
@@ -497,10 +520,14 @@ class Member:
             logger.info("%s is the primary, in term %d", beat.node, beat.term)
 
     def _compare_terms(self, beat: Beat) -> None:
-        """Fence this primary if the view of another member has reached a newer term."""
-        writer = self.writer
+        """Fence this primary if the view of another member has reached a newer term, or succeeds
+        its history."""
+        writer, view = self.writer, self._view
         if writer is not None and beat.role in COMPARED_ROLES and beat.term > writer.term:
             self._fence(f"the view of {beat.node} has come to term {beat.term}", writer)
+        elif view is not None and view.epoch and has_ended(view.epoch, beat):
+            why = f"an operator let the store of {beat.node} begin a new history of the cluster"
+            self._fence(why, writer)
 
     # -- syncing -----------------------------------------------------------------------
 
@@ -512,6 +539,7 @@ class Member:
             sequence = view.position.sequence
             if sequence == self._synced:
                 continue
+            view.read_epoch_again()
             with contextlib.suppress(StoreError):  # the next write reports the failing disk
                 if database.sync():
                     self._synced = sequence
@@ -578,7 +606,8 @@ class Member:
                 view = self._view
                 if view is not None:
                     grant = view.grant
-                keeper.step(self.position, grant)
+                # The entries of another log say nothing about the server's copy of this one.
+                keeper.step(Position() if self._is_other_log else self.position, grant)
         finally:
             keeper.close()
 

@@ -152,6 +152,13 @@ class MemoryCluster:
             self._entries.popleft()
             self._first += 1
 
+    def lose(self) -> None:
+        """Lose all entries and the appends in transit, as servers do that lose their disks; an
+        empty log is made in their place."""
+        self._entries.clear()
+        self._first = 1
+        self.delayed.clear()
+
     def add_listener(self, listener: MemoryHeartbeats) -> None:
         """Deliver heartbeats to the member of ``listener`` from now on."""
         self._listeners[listener.member] = listener

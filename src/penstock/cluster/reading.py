@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.cluster.log import Entry, EntryMissing, LogUnavailable, ReplicatedLog
-from penstock.cluster.record import RecordDamaged, checksum_of, decode_record
+from penstock.cluster.log import EntryMissing, LogUnavailable, ReplicatedLog
+from penstock.cluster.record import GENESIS, RecordDamaged, decode_record
 from penstock.cluster.view import LogDamaged, View
 from penstock.errors import StoreDamaged
 from penstock.telemetry.logs import get_logger
@@ -30,7 +30,12 @@ READ_S: Final = 2.0
 
 
 class ViewAhead(StoreDamaged):
-    """The view has acknowledged entries that the log does not have."""
+    """The view has entries that the log lacks; ``is_other`` tells whether it has others in their
+    place."""
+
+    def __init__(self, why: str, is_other: bool = False) -> None:
+        super().__init__(why)
+        self.is_other = is_other
 
 
 def apply_next_entries(
@@ -113,36 +118,45 @@ def refuse_view_ahead(view: View, last: int) -> None:
     """
     if view.position.sequence > last:
         raise ViewAhead(
-            f"the view has come to sequence {view.position.sequence} of the replicated log, which"
-            f" ends at {last}: {REMEDY}"
+            f"the view has come to entry {view.position.sequence:,} of the replicated log, which"
+            f" ends at {last:,}: {REMEDY}"
         )
 
 
 REMEDY: Final = (
-    "the log was lost, or it is another one. If it was lost, and this view is the newest, begin a"
-    " log of another cluster.name with it; else 'penstock cluster reseed' replaces it by another"
-    " member's"
+    "the log lost entries, or it is another one. Put back the data of its servers. If they are"
+    " gone, and this view is the newest, 'penstock cluster recover' begins a new log with it; if"
+    " the log is right, 'penstock cluster reseed' replaces the view by another member's"
 )
 
 
-def refuse_another_log(view: View, entry: Entry | None) -> None:
+def refuse_another_log(view: View, log: ReplicatedLog) -> None:
     """Raise if a view was made from another log.
 
     Args:
-        view: the view.
-        entry: the entry of the log at the view's position; None if it was trimmed.
+        view: the view, not ahead of the log.
+        log: the log, which must be open.
 
     Raises:
-        ViewAhead: the view has applied another record at that position.
+        ViewAhead: the log has another record at the view's position, or the record behind it
+            follows another one.
+        LogUnavailable: no leader answers.
     """
-    position = view.position
-    if entry is None or checksum_of(entry.data) == position.checksum:
+    at = view.position
+    entry = log.entry_at(at.sequence, READ_S) or log.entry_at(at.sequence + 1, READ_S)  # trimmed
+    if entry is None:
         return
     try:
-        decode_record(entry.data)
+        record = decode_record(entry.data)
     except RecordDamaged:
         return  # the server's copy is damaged: reading the next entries reports it
+    is_at = entry.sequence == at.sequence
+    if (record.checksum if is_at else record.previous_checksum) == at.checksum:
+        return
+    if record.kind == GENESIS and not is_at:
+        return  # it follows no record; reading it reports what it means
     raise ViewAhead(
-        f"the entry {position.sequence} of the replicated log is not the one that the view has:"
-        f" {REMEDY}"
+        f"the entry {at.sequence:,} of the replicated log is not the one that the view has:"
+        f" {REMEDY}",
+        is_other=True,
     )

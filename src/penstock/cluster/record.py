@@ -12,7 +12,8 @@
 Kinds: a *claim* names the member that writes from here on, a *commit* has the operations of a
 batch. A commit that is too large for one entry is several records: its *first* piece, *middle*
 pieces and its *last* piece. A writer that fails in between leaves pieces without a last one; they
-are ignored when a claim, a commit or a first piece follows.
+are ignored when a claim, a commit or a first piece follows. A *genesis* is a claim by which an
+operator begins a new history: it follows no record, and views of the history before are replaced.
 
 Why a chain: one flipped bit in a block file of a JetStream node made a third of the records
 silently vanish from its answers while it led (docs/decisions/cluster.md). A reader compares each
@@ -35,7 +36,8 @@ COMMIT: Final = 1
 FIRST_PART: Final = 2
 MIDDLE_PART: Final = 3
 LAST_PART: Final = 4
-KINDS: Final = (CLAIM, COMMIT, FIRST_PART, MIDDLE_PART, LAST_PART)
+GENESIS: Final = 5
+KINDS: Final = (CLAIM, COMMIT, FIRST_PART, MIDDLE_PART, LAST_PART, GENESIS)
 
 NO_CHECKSUM: Final = 0
 """The checksum before the first record of a log."""
@@ -86,7 +88,7 @@ class Record(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The body of a claim.
+    """The body of a claim or a genesis.
 
     Attributes:
         node: name of the member that writes from here on.
@@ -191,3 +193,17 @@ def decode_position(data: bytes) -> Position:
     if len(data) != _POSITION.size:
         raise StoreFormatError("the view's position in the replicated log cannot be understood")
     return Position(*_POSITION.unpack(data))
+
+
+class Former(NamedTuple):
+    """A former history of a cluster, up to an entry of its log.
+
+    Attributes:
+        epoch: its epoch.
+        sequence: sequence of the entry in the log that it had.
+        term: term of the entry.
+    """
+
+    epoch: str
+    sequence: int
+    term: int

@@ -12,8 +12,8 @@ The log decides which member may write::
 
 A sign is a heartbeat of a primary, or a record. A member that was just started waits for a lease
 like any other. A new primary has ``CLAIM_LEASES`` leases for its first record or heartbeat, because
-it builds its engine first. A log without any record has no primary to wait for: a member with a
-store claims it at once, a member with an empty view a little later.
+it builds its engine first. A log without any record has no primary to wait for. Whether a member
+may begin it is another question (``beginning.py``).
 
 Silence counts only while this member can receive heartbeats: its own return to it, with the time at
 which they were sent. If none returns for ``DEAF_LEASES`` leases, the member was deaf, and it waits
@@ -56,10 +56,6 @@ CATCH_UP_DEAF_LEASES: Final = 0.25
 """Number of leases without a heartbeat of its own after which a member counts as deaf in that wait:
 two of its heartbeats were lost or late."""
 
-NEW_LOG_LEASES: Final = 2 * STAGGER
-"""Number of leases that a member with an empty view waits before it claims an empty log, so that a
-member with a store claims first."""
-
 
 @final
 class Standby:
@@ -92,8 +88,6 @@ class Standby:
             return  # sent by a deposed primary that has not noticed
         elif beat.hands_over_to == self._node:
             self._handover = beat
-        elif beat.brings_store and self._term == 0:
-            self._sign_s = max(self._sign_s, now_s)  # members with an empty view wait for it
         elif beat.role == "primary" and not beat.hands_over_to:
             self._sign_s = max(self._sign_s, now_s)
             self._wait_leases = 1.0

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from penstock.cluster.histories import BEGINS_KEY, is_to_begin, read_former
 from penstock.cluster.log import Entry
 from penstock.cluster.operations import (
     DELETE,
@@ -31,6 +32,7 @@ from penstock.cluster.operations import (
 from penstock.cluster.record import (
     CLAIM,
     FIRST_PART,
+    GENESIS,
     LAST_PART,
     MIDDLE_PART,
     Claim,
@@ -46,7 +48,7 @@ from penstock.cluster.refilling import GRANT_KEY, Grant, decode_grant, encode_gr
 from penstock.cluster.tally import Tally
 from penstock.errors import StoreDamaged, StoreError
 from penstock.store.chunk import decode_key, summarize_chunk
-from penstock.store.database import FORMAT_KEY, Database
+from penstock.store.database import CLUSTER_POSITION_KEY, FORMAT_KEY, Database
 from penstock.store.identity import (
     COMMITS,
     EPOCH,
@@ -60,9 +62,6 @@ from penstock.store.watermark import Watermark, WatermarkFile
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
-
-POSITION_KEY: Final = b"cluster/position"
-"""The key of the view's position in the column family ``meta``; records never contain it."""
 
 WRITE_BYTES: Final = 1_048_576
 """Records are applied in one write until their bodies have this size."""
@@ -87,10 +86,12 @@ class LogDamaged(StoreError):
 class ForeignView(StoreDamaged):
     """The view is of another history than the log, and must be replaced by a copy of a peer's.
 
-    ``is_empty`` tells whether the view is empty, so that it can be replaced without an operator.
+    Attributes:
+        is_empty: whether the view is empty, so that it can be replaced without an operator.
+        term: term of the claim that began the log's history, or went on with it.
     """
 
-    def __init__(self, epoch: str, claim: Claim) -> None:
+    def __init__(self, epoch: str, claim: Claim, term: int) -> None:
         of = f"the store of epoch {claim.epoch}" if claim.epoch else "an empty store"
         has = f"the epoch {epoch}" if epoch else "no epoch: it is empty"
         super().__init__(
@@ -98,11 +99,21 @@ class ForeignView(StoreDamaged):
             " cluster reseed' replaces it by another member's, and keeps it beside"
         )
         self.is_empty = not epoch
+        self.term = term
+
+
+class Superseded(StoreError):
+    """An operator began a new history of the cluster, and the view is of the one before: it is
+    replaced by a copy of a peer's that has come to ``term``, which is of the new history."""
+
+    def __init__(self, why: str, term: int) -> None:
+        super().__init__(why)
+        self.term = term
 
 
 def read_position(database: Database) -> Position:
     """Return the position in the log up to which records were applied to ``database``."""
-    found: bytes | None = database.families["meta"].get(POSITION_KEY)
+    found: bytes | None = database.families["meta"].get(CLUSTER_POSITION_KEY)
     return Position() if found is None else decode_position(found)
 
 
@@ -119,6 +130,9 @@ class View:
         position: position up to which records are applied.
         end: position of the last record read; its term is the term of the last claim.
         claim: the last claim that this object has applied; None if there was none.
+        epoch: epoch of the view's history; empty while it is empty.
+        former: the lost or ended histories that the view contains.
+        is_to_begin: whether the view is to begin a new history of the cluster.
         skipped: number of records of older terms behind a claim, which were not applied.
         grant: the last grant to fill a server of the log anew.
     """
@@ -131,6 +145,9 @@ class View:
     ) -> None:
         self.position = self.end = read_position(database)
         self.claim: Claim | None = None
+        self.epoch = _epoch_of(database)
+        self.former = read_former(database)
+        self.is_to_begin = is_to_begin(database)
         self.skipped = 0
         self.grant = decode_grant(database.families["meta"].get(GRANT_KEY))
         self._database = database
@@ -155,6 +172,7 @@ class View:
         Raises:
             LogDamaged: an entry differs from the appended one.
             ForeignView: a claim was made on a view of another history.
+            Superseded: an operator began a new history.
             StoreFormatError: a later version of Penstock wrote an entry.
             CommitUnknown: the database could not be written; no further entries may be applied.
         """
@@ -167,7 +185,7 @@ class View:
             except LogDamaged as error:
                 damage = error
                 break
-            if record.kind == CLAIM:
+            if record.kind in (CLAIM, GENESIS):
                 self._write(operations)
                 operations, size = [], 0
             operations += self._operations_of(record)
@@ -183,6 +201,13 @@ class View:
     def note_appended(self, position: Position) -> None:
         """Record that the primary has appended and written the records up to ``position``."""
         self.position = self.end = self._complete = position
+        self.epoch = self.epoch or _epoch_of(self._database)
+
+    def read_epoch_again(self) -> None:
+        """Read the epoch, which a primary may have changed by a fork; safe from any thread."""
+        with self._database.usage_lock.shared():
+            if not self._database.is_closed:
+                self.epoch = _epoch_of(self._database)
 
     def write_grant(self, grant: Grant) -> None:
         """Write a grant as the primary, through the replicated log.
@@ -209,6 +234,19 @@ class View:
         self.end = self._complete = position
         self._write([])
 
+    def start_over(self) -> None:
+        """Forget the position of a view that has nothing but claims.
+
+        Raises:
+            CommitUnknown: the database could not be written.
+        """
+        assert not self.epoch, "the view has a history"
+        batch = self._database.rocks_batch()
+        batch.delete(CLUSTER_POSITION_KEY, self._database.handles["meta"])
+        self._database.write_here(batch, sync=False)
+        self.position = self.end = self._complete = Position()
+        self._parts.clear()
+
     def _decode_next(self, entry: Entry) -> Record:
         if entry.sequence != self.next_sequence:
             raise LogDamaged(self.next_sequence, f"it gave {entry.sequence} instead")
@@ -216,7 +254,7 @@ class View:
             record = decode_record(entry.data)
         except RecordDamaged as error:
             raise LogDamaged(entry.sequence, str(error)) from error
-        if record.previous_checksum != self.end.checksum:
+        if record.kind != GENESIS and record.previous_checksum != self.end.checksum:
             raise LogDamaged(entry.sequence, "it does not follow the one before")
         return record
 
@@ -225,10 +263,13 @@ class View:
         empty list."""
         former = self.end
         sequence = former.sequence + 1
+        if record.kind == GENESIS:
+            self._begin_history(decode_claim(record.body), sequence, record.term)
+            former = Position()
         if record.term < former.term:
             self._skip(record, sequence)
             return []
-        if record.term > former.term and record.kind != CLAIM:
+        if record.term > former.term and record.kind not in (CLAIM, GENESIS):
             raise RecordDamaged(f"record {sequence} of the log is of a term that nobody claimed")
         parts = self._parts
         if record.kind not in (MIDDLE_PART, LAST_PART):
@@ -237,14 +278,14 @@ class View:
             raise RecordDamaged(f"record {sequence} of the log is a piece without a first one")
         if record.kind == CLAIM:
             claim = decode_claim(record.body)
-            self._refuse_foreign(claim)
+            self._refuse_foreign(claim, record.term)
             self.claim = claim
         self.end = Position(sequence, record.term, record.number, record.checksum)
         if record.kind in (FIRST_PART, MIDDLE_PART):
             parts.append(record.body)
             return []
         self._complete = self.end
-        if record.kind == CLAIM:
+        if record.kind in (CLAIM, GENESIS):
             return []
         body = record.body
         if record.kind == LAST_PART:
@@ -265,16 +306,31 @@ class View:
         )
         self.end = Position(sequence, self.end.term, record.number, record.checksum)
 
-    def _refuse_foreign(self, claim: Claim) -> None:
+    def _refuse_foreign(self, claim: Claim, term: int) -> None:
         """Raise if a claim was made on a view of another history; records before it are written.
 
         Raises:
             ForeignView: the claim's epoch is not the epoch of this view.
         """
-        epoch: bytes | None = self._database.families["meta"].get(EPOCH)
-        own = "" if epoch is None else epoch.decode()
-        if claim.epoch != own:
-            raise ForeignView(own, claim)
+        if claim.epoch != self.epoch:
+            raise ForeignView(self.epoch, claim, term)
+
+    def _begin_history(self, claim: Claim, sequence: int, term: int) -> None:
+        """Accept a genesis of an empty history into an empty view; records before it are written.
+
+        Raises:
+            ForeignView: this view is empty, and the new history begins with a store; or this store
+                has followed no log, so that no operator has given it up.
+            Superseded: this view has followed the log, and is of the history before.
+        """
+        if self.epoch and self.position.sequence > 0:
+            raise Superseded(
+                f"at entry {sequence:,} of the log an operator began a new history of the cluster"
+                f" with the store of {claim.node}",
+                term,
+            )
+        self._refuse_foreign(claim, term)
+        self.claim = claim
 
     def _write(self, operations: Sequence[Operation]) -> None:
         """Write operations and the position in one batch, and move the watermark.
@@ -297,12 +353,17 @@ class View:
                     refuse_format(value)
                 elif family == _META and key == GRANT_KEY:
                     grant = decode_grant(value)
+                elif family == _META and key == EPOCH:
+                    self.epoch = value.decode()
                 batch.put(key, value, handle)
             elif kind == DELETE:
                 batch.delete(key, handle)
             else:
                 batch.delete_range(key, value, handle)
-        batch.put(POSITION_KEY, encode_position(self._complete), handles["meta"])
+        batch.put(CLUSTER_POSITION_KEY, encode_position(self._complete), handles["meta"])
+        if self.is_to_begin:
+            batch.delete(BEGINS_KEY, handles["meta"])
+            self.is_to_begin = False
         if self._watermark is not None:
             self._hide_removed(operations)
         database.write_here(batch, sync=False)
@@ -359,10 +420,14 @@ class View:
     def current_watermark(self) -> Watermark:
         """Return the watermark for the present content of the view; an empty view has no epoch."""
         database = self._database
-        epoch: bytes | None = database.families["meta"].get(EPOCH)
         return Watermark(
             find_end(database),
             find_begin(database),
             read_counter(database, COMMITS),
-            "" if epoch is None else epoch.decode(),
+            self.epoch,
         )
+
+
+def _epoch_of(database: Database) -> str:
+    found: bytes | None = database.families["meta"].get(EPOCH)
+    return "" if found is None else found.decode()

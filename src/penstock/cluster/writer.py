@@ -103,12 +103,13 @@ class LogWriter:
         self._pause = pause
         self._appended = appended
 
-    def claim(self, at: Position, body: bytes) -> Position:
+    def claim(self, at: Position, body: bytes, kind: int = CLAIM) -> Position:
         """Append a claim that begins the term after ``at.term``; return the claim's position.
 
         Args:
             at: position of the last record that this member has read.
             body: body of the claim's record.
+            kind: ``CLAIM`` or ``GENESIS``.
 
         Raises:
             Fenced: the log has another record behind ``at``, which must be read first.
@@ -120,7 +121,7 @@ class LogWriter:
         self.is_in_doubt = False
         self.fenced_by = ""
         self._is_claiming = True
-        self._append(CLAIM, body)
+        self._append(kind, body)
         self._is_claiming = False
         self.claimed = self.position.sequence
         return self.position

@@ -38,6 +38,12 @@ class Cluster(Group):
     """Name of this machine in the cluster, different on each. 1 to 32 letters, digits, - and _.
     Empty: the host name up to its first dot."""
 
+    members: tuple[str, ...] = Field(default=(), max_length=9)
+    """Names of all machines of the cluster (cluster.node), the same on each. An empty log is begun
+    when all of them were heard, and no other one has a store: a new history beside one that a
+    machine still has would lose what that one acknowledged. Empty: an empty log is begun only when
+    an operator says so (`penstock cluster recover`)."""
+
     advertise: OptionalBindAddress = ""
     """HOST:PORT at which clients reach this broker while it is the primary: other machines refer
     their clients to this address. Empty: listener.bind."""
@@ -122,6 +128,16 @@ class Cluster(Group):
             raise ValueError("servers of one kind: all of NATS, or all of etcd")
         return urls
 
+    @field_validator("members")
+    @classmethod
+    def _are_members(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if NAME.fullmatch(name) is None:
+                raise ValueError("names of 1 to 32 letters, digits, - and _, one of each machine")
+        if len(set(names)) < len(names):
+            raise ValueError("a name twice: each machine has a name of its own")
+        return names
+
     @field_validator("name", "node")
     @classmethod
     def _are_names(cls, name: str) -> str:
@@ -140,6 +156,11 @@ class Cluster(Group):
             )
         if self.server_config and self.log[0].startswith("http"):
             raise ValueError("cluster.server_config is of NATS, and cluster.log names etcd servers")
+        if self.members and self.log and self.node_name not in self.members:
+            raise ValueError(
+                f"cluster.members names all machines of the cluster, and not {self.node_name}, the"
+                " cluster.node of this one"
+            )
         return self
 
     @property

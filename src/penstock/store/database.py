@@ -15,6 +15,8 @@ meta          format, epoch, lineage,        (``store.identity``)
               "archive/" number              record of an archive (``store.archive``)
               "state/" name                  state of a service, in a cluster
               "cluster/position"             position in the cluster's log (``cluster.view``)
+              "cluster/former",              what a recovered store contains, and that it is to
+              "cluster/begins"               begin a new history (``cluster.histories``)
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
@@ -100,6 +102,9 @@ FORMAT: Final = b"3"
 on; both are migrated to this one when a broker starts (``store.migration``)."""
 FORMATS_READ: Final = (b"1", b"2", FORMAT)
 FORMAT_KEY: Final = b"format"
+CLUSTER_POSITION_KEY: Final = b"cluster/position"
+"""The key of the position in the cluster's log in a store that is a view of it. The log's records
+never contain the key."""
 PARTS_KEY: Final = b"parts"
 """The key in ``meta`` that exists from the first large value on, so that other processes that read
 the store (``store.secondary``) know to open the column family of parts."""
@@ -129,7 +134,10 @@ class Database:
         is_closed: whether ``close`` was called.
         families: the column families by name, for reading.
         handles: handles of the column families by name, for batches.
+        is_replicated: whether each write is in the replicated log of a cluster, too.
     """
+
+    is_replicated = False
 
     def __init__(self, database: Rdict, data_dir: Path, names: Iterable[str]) -> None:
         self.rocks = database

@@ -19,6 +19,7 @@ import msgspec
 from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
 from penstock.store.chunk import decode_key, summarize_chunk
 from penstock.store.database import (
+    CLUSTER_POSITION_KEY,
     FORMAT,
     FORMAT_KEY,
     FORMATS_READ,
@@ -138,6 +139,9 @@ def begin_epoch(database: Database, at: int | None = None, epoch: str = "") -> s
         at: the offset from which on the log is of the new epoch; None for the log's end.
         epoch: the new epoch, from ``new_epoch``; empty to make one.
 
+    A store that was a view of a cluster's log is none any more, unless the log has this change:
+    what follows is another history.
+
     Raises:
         CommitUnknown: the epoch could not be written.
     """
@@ -152,6 +156,8 @@ def begin_epoch(database: Database, at: int | None = None, epoch: str = "") -> s
     else:
         lineage = [*read_lineage(database), (former, find_end(database) if at is None else at)]
         batch.put(LINEAGE, msgspec.msgpack.encode(lineage), meta)
+        if not database.is_replicated:
+            batch.delete(CLUSTER_POSITION_KEY, meta)
     batch.put(EPOCH, epoch.encode(), meta)
     database.write(batch)
     return epoch

@@ -10,9 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, final
 
-from penstock.store.database import STORE_DIRECTORY, Database, open_database
+from penstock.store.database import (
+    CLUSTER_POSITION_KEY,
+    STORE_DIRECTORY,
+    Database,
+    open_database,
+)
 from penstock.store.faults import probe
-from penstock.store.identity import refuse_losses
+from penstock.store.identity import begin_epoch, refuse_losses
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
 
 
 class DatabaseOpener(Protocol):
@@ -63,5 +71,18 @@ class StandaloneOpener:
         probe(data_dir, data_dir / STORE_DIRECTORY)
 
     def open(self, data_dir: Path) -> Database:
-        """Open the database."""
-        return open_database(data_dir)
+        """Open the database; let it begin a new epoch if it was a view of a cluster's log, which
+        gives the next offsets to other messages."""
+        database = open_database(data_dir)
+        try:
+            if database.families["meta"].get(CLUSTER_POSITION_KEY) is not None:
+                begin_epoch(database)
+                logger.warning(
+                    "the store in %s was a view of a cluster's log; it goes on alone, in a new"
+                    " epoch, and is no member's view any more",
+                    data_dir,
+                )
+        except BaseException:
+            database.close()
+            raise
+        return database

@@ -21,10 +21,10 @@ from penstock.cluster.record import (
     encode_position,
     encode_record,
 )
-from penstock.cluster.view import POSITION_KEY
 from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
+from penstock.store.database import CLUSTER_POSITION_KEY, FORMAT, FORMAT_KEY
 from penstock.store.identity import COMMITS, EPOCH
 from penstock.store.log import chunk_from_columns
 from tests.model.memory_rocks import Content, apply, copied, nothing
@@ -75,7 +75,7 @@ class Records:
     def begin_epoch(self) -> None:
         """Append the commit that names the epoch."""
         self._epoch = EPOCH_OF_TESTS
-        self.commit([(PUT, META, EPOCH, self._epoch.encode())])
+        self.commit([(PUT, META, FORMAT_KEY, FORMAT), (PUT, META, EPOCH, self._epoch.encode())])
 
     def parts(self, operations: Sequence[Operation], count: int, with_last: bool = True) -> None:
         """Append a commit in ``count`` pieces; without the last one, its writer was lost."""
@@ -134,7 +134,7 @@ class Records:
         content = copied(self.contents[-1])
         if counts and kind in (CLAIM, COMMIT, LAST_PART):
             apply(operations, content)
-            content["meta"][POSITION_KEY] = encode_position(self.position)
+            content["meta"][CLUSTER_POSITION_KEY] = encode_position(self.position)
         self.contents.append(content)
         entry = Entry(self.position.sequence, data)
         self.entries.append(entry)

@@ -9,17 +9,30 @@ from typing import Final, final
 import pytest
 
 from penstock.cluster.beats import Beat
+from penstock.cluster.beginning import HeardBeats
 from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Progress
+from penstock.cluster.histories import begin_history
 from penstock.cluster.log import EntriesTrimmed, Entry, EntryMissing, LogUnavailable
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import PUT
-from penstock.cluster.reading import ViewAhead, catch_up
-from penstock.cluster.record import CLAIM, Claim, Position, decode_claim, decode_record
+from penstock.cluster.reading import catch_up
+from penstock.cluster.record import (
+    CLAIM,
+    GENESIS,
+    Claim,
+    Former,
+    Position,
+    decode_claim,
+    decode_record,
+    encode_claim,
+    encode_record,
+)
 from penstock.cluster.role import RETRY_LEASES, Standby
-from penstock.cluster.view import LogDamaged, View
+from penstock.cluster.view import ForeignView, LogDamaged, Superseded, View
 from penstock.cluster.writer import LogWriter
-from tests.model.memory_rocks import MemoryDatabase, ViewDisk
-from tests.unit.cluster.records import META, Records
+from penstock.store.identity import begin_epoch
+from tests.model.memory_rocks import MemoryDatabase, StoppedDatabase, ViewDisk
+from tests.unit.cluster.records import EPOCH_OF_TESTS, META, Records
 
 LEASE_S: Final = 1.0
 APPEND_S_MAX: Final = 0.1
@@ -98,6 +111,8 @@ class Bench:
         self.written = 0
         self.claim_faults: list[AppendFault] = []
         self.way_is_cut = False
+        self.heard: dict[str, Beat] = {}
+        self.others = ["a"]
         self.start()
 
     def start(self) -> None:
@@ -112,6 +127,8 @@ class Bench:
             Claim("b", "", "h:1", "h:2", "1", "p"),
             self._new_writer,
             lambda: self.now_s,
+            lambda: HeardBeats(self.heard, self.heard),
+            self.others,
         )
 
     def _new_writer(self) -> LogWriter:
@@ -136,6 +153,26 @@ class Bench:
             self.now_s += 0.1
             beat = Beat(node="b", role="standby", term=0, applied=0, synced=0, sent_s=self.now_s)
             self.standby.record_beat(beat, self.now_s)
+
+    def hear(
+        self,
+        node: str,
+        applied: int,
+        epoch: str,
+        term: int = 1,
+        former: tuple[Former, ...] = (),
+    ) -> None:
+        """Let the last heartbeat of another member be this."""
+        self.heard[node] = Beat(
+            node=node,
+            role="standby",
+            term=term,
+            applied=applied,
+            synced=0,
+            epoch=epoch,
+            former=former,
+            is_empty=not applied and not epoch,
+        )
 
     def step(self) -> Progress:
         return self.follower.step(0)
@@ -279,6 +316,10 @@ def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(
 def test_a_new_log_is_claimed_without_a_lease(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.step() is Progress.NOTHING
+    bench.silence(0.4)
+    assert bench.step() is Progress.NOTHING
+    assert "waits for a" in bench.follower.note
+    bench.hear("a", 0, "")
     for _ in range(4):
         bench.now_s += 0.1
         beat = Beat(node="b", role="standby", term=0, applied=0, synced=0, sent_s=bench.now_s)
@@ -352,31 +393,193 @@ def test_damage_without_a_leader_is_no_end(bench: Bench) -> None:
 # -- other logs -----------------------------------------------------------------------------
 
 
-def test_a_view_ahead_of_the_log_is_refused_when_that_was_said_for_a_while(bench: Bench) -> None:
-    bench.follow()
+def lose(bench: Bench, kept: int = 0) -> None:
+    """Let the log keep its first ``kept`` entries only."""
+    entries = [bench.cluster.entry(at + 1) for at in range(kept)]
     bench.cluster = MemoryCluster()
-    bench.written = 0
-    bench.append(2)
+    for entry in entries:
+        assert entry is not None
+        bench.cluster.put(entry.data, entry.sequence - 1)
+
+
+def test_a_view_ahead_of_the_log_waits_for_its_entries(bench: Bench) -> None:
+    bench.follow()
+    lose(bench, 2)
     bench.start()
-    began_s = bench.now_s
-    while bench.now_s < began_s + AHEAD_S:
+    assert bench.step() is Progress.UNREACHABLE
+    assert "may have been away, and is asked again: the view has come" in bench.follower.note
+    bench.now_s += AHEAD_S
+    for _ in range(3):
         assert bench.step() is Progress.UNREACHABLE
+        assert bench.follower.note.startswith("the view has come to entry 3 of the replicated log")
         assert "which ends at 2" in bench.follower.note
-        bench.now_s += 0.2
-    with pytest.raises(ViewAhead, match="has come to sequence 3 of the replicated log, which ends"):
-        bench.step()
+        assert "penstock cluster recover" in bench.follower.note
+        bench.silence(10)
+    entry = bench.records.entries[2]
+    bench.cluster.put(entry.data, 2)  # its servers have their data back
+    bench.follow()
+    assert bench.follower.is_following
+    assert bench.follower.note == ""
 
 
-def test_a_log_that_is_lost_while_it_is_followed_is_refused_too(bench: Bench) -> None:
+def test_a_log_that_is_lost_while_it_is_followed_is_not_claimed(bench: Bench) -> None:
     bench.follow()
     bench.cluster._entries.pop()
     bench.silence()
     assert bench.step() is Progress.NOTHING  # its claim is not taken
     assert bench.step() is Progress.UNREACHABLE
     assert "which ends at 2" in bench.follower.note
-    bench.now_s += AHEAD_S
-    with pytest.raises(ViewAhead, match="has come to sequence 3 of the replicated log, which ends"):
+
+
+def test_a_log_that_ends_before_a_view_that_is_heard_is_not_claimed(bench: Bench) -> None:
+    """Else this member would acknowledge behind entry 2, and the others' entry 3 would be lost."""
+    bench.append(2)
+    lose(bench, 2)
+    bench.start()
+    bench.follow()
+    bench.hear("a", applied=3, epoch=EPOCH_OF_TESTS)
+    bench.silence()
+    assert bench.step() is Progress.NOTHING
+    assert bench.log.asked == 0
+    assert bench.step() is Progress.NOTHING
+    assert bench.log.asked == 1  # the leader has it no more than the replica
+    assert "the view of a has come to entry 3 of the cluster's log, which ends at 2" in (
+        bench.follower.note
+    )
+    assert bench.cluster.bounds.last == 2
+    bench.cluster.put(bench.records.entries[2].data, 2)
+    bench.silence()
+    assert bench.step() is Progress.READ
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+
+
+def test_a_replica_that_lags_behind_a_view_that_is_heard_delays_no_claim(bench: Bench) -> None:
+    bench.follow()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    bench.log.holes = {4}
+    bench.hear("a", applied=4, epoch=EPOCH_OF_TESTS)
+    bench.silence()
+    assert bench.step() is Progress.NOTHING
+    assert bench.step() is Progress.READ
+    assert bench.is_level()
+
+
+def test_a_view_of_another_history_stops_nobody(bench: Bench) -> None:
+    """A machine with a store of another cluster would end each failover by being started."""
+    bench.follow()
+    bench.hear("d", applied=5000, epoch="20270101T000000-11111111")
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+
+
+def test_a_view_that_has_nothing_but_a_claim_of_a_lost_log_starts_over(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.append(1)
+    bench.follow()
+    assert bench.view.position.sequence == 1
+    lose(bench)
+    bench.start()
+    assert bench.step() is Progress.UNREACHABLE
+    assert bench.view.position == Position()
+    bench.hear("a", 0, "")
+    assert bench.step() is Progress.CLAIMED
+    assert bench.cluster.bounds.last == 1
+
+
+def test_a_standby_whose_history_ended_looks_at_the_log_again(bench: Bench) -> None:
+    """It would read nothing behind its place, and never know that the log is another one."""
+    bench.follow()
+    new = "20270101T000000-11111111"
+    bench.cluster.lose()
+    claim = encode_claim(Claim("a", new))
+    bench.cluster.put(encode_record(GENESIS, 9, 0, 0, claim), 0)
+    assert bench.step() is Progress.NOTHING
+    assert bench.follower.is_following
+    bench.hear("a", applied=1, epoch=new, former=(Former(EPOCH_OF_TESTS, 3, 1),))
+    assert bench.step() is Progress.NOTHING
+    with pytest.raises(Superseded):
         bench.step()
+
+
+def test_an_empty_log_is_not_claimed_while_a_view_is_heard(bench: Bench) -> None:
+    lose(bench)
+    bench.disk = ViewDisk()
+    bench.start()
+    bench.hear("a", applied=3, epoch=EPOCH_OF_TESTS)
+    bench.silence()
+    for _ in range(5):
+        assert bench.step() is Progress.NOTHING
+        bench.silence()
+    assert "the view of a has come to entry 3" in bench.follower.note
+    assert bench.cluster.bounds.last == 0
+
+
+def test_an_operator_begins_a_new_history_behind_any_end_of_the_log(bench: Bench) -> None:
+    """Behind entries that only other members have, in a term that nobody had."""
+    bench.follow()
+    database = StoppedDatabase(bench.disk, bench.directory)
+    epoch = begin_history(database)
+    bench.start()
+    assert (bench.view.is_to_begin, bench.view.position) == (True, Position())
+    assert bench.view.former == (Former(EPOCH_OF_TESTS, 3, 1),)
+    bench.hear("a", applied=3, epoch=EPOCH_OF_TESTS, term=7)
+    assert bench.step() is Progress.CLAIMED
+    entry = bench.cluster.entry(4)
+    assert entry is not None
+    record = decode_record(entry.data)
+    assert (record.kind, record.term, record.previous_checksum) == (GENESIS, 8, 0)
+    assert decode_claim(record.body).epoch == epoch
+    writer = bench.follower.writer
+    assert writer is not None
+    bench.view.pass_claim(writer.position)
+    bench.start()
+    assert (bench.view.is_to_begin, bench.view.position.sequence) == (False, 4)
+    bench.follow()
+    assert bench.follower.is_following
+
+
+def test_a_view_that_reads_the_beginning_of_a_new_history_is_replaced(bench: Bench) -> None:
+    bench.follow()
+    claim = encode_claim(Claim("a", "20270101T000000-11111111"))
+    bench.cluster.put(encode_record(GENESIS, 9, 0, 0, claim), 3)
+    with pytest.raises(Superseded, match="at entry 4 of the log an operator began") as found:
+        bench.step()
+    assert found.value.term == 9
+
+
+def test_a_store_that_followed_no_log_is_not_given_up_by_a_new_history(bench: Bench) -> None:
+    """It may have what no member of the cluster ever had."""
+    bench.follow()
+    database = StoppedDatabase(bench.disk, bench.directory)
+    begin_epoch(database)  # as a restored backup does
+    bench.cluster.lose()
+    claim = encode_claim(Claim("a", "20270101T000000-11111111"))
+    bench.cluster.put(encode_record(GENESIS, 9, 0, 0, claim), 0)
+    bench.start()
+    with pytest.raises(ForeignView) as found:
+        bench.step()
+    assert not found.value.is_empty
+
+
+def test_a_view_of_a_lost_log_is_replaced_by_a_recovered_store_that_contains_it(
+    bench: Bench,
+) -> None:
+    bench.follow()
+    lose(bench)
+    new = "20270101T000000-11111111"
+    claim = encode_claim(Claim("a", new))
+    bench.cluster.put(encode_record(GENESIS, 9, 0, 0, claim), 0)
+    bench.start()
+    bench.hear("a", applied=1, epoch=new, former=(Former(EPOCH_OF_TESTS, 2, 1),))
+    assert bench.step() is Progress.UNREACHABLE  # entry 3 is in this view alone
+    assert "penstock cluster reseed" in bench.follower.note
+    bench.hear("a", applied=1, epoch=new, former=(Former(EPOCH_OF_TESTS, 3, 1),), term=9)
+    bench.now_s += 1
+    with pytest.raises(Superseded, match="a has it") as found:
+        bench.step()
+    assert found.value.term == 9
 
 
 def test_a_log_that_a_deposed_leader_called_shorter_is_followed(bench: Bench) -> None:
@@ -397,7 +600,11 @@ def test_a_log_that_a_deposed_leader_called_shorter_is_followed(bench: Bench) ->
     assert bench.follower.note == ""
 
 
-def test_a_view_of_another_log_that_is_longer_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize("trimmed", [0, 3])
+def test_a_view_of_another_log_that_is_longer_does_not_follow_it(
+    bench: Bench, trimmed: int
+) -> None:
+    """Also where the entry at its place is trimmed."""
     bench.follow()
     bench.cluster = MemoryCluster()
     other = Records()
@@ -406,11 +613,12 @@ def test_a_view_of_another_log_that_is_longer_is_refused(bench: Bench) -> None:
     other.grow_by(20)
     for entry in other.entries:
         bench.cluster.put(entry.data, entry.sequence - 1)
+    bench.cluster.remove_before(trimmed + 1)
     bench.start()
     assert bench.step() is Progress.UNREACHABLE
     bench.now_s += AHEAD_S
-    with pytest.raises(ViewAhead, match="the entry 3 of the replicated log is not the one"):
-        bench.step()
+    assert bench.step() is Progress.UNREACHABLE
+    assert "the entry 3 of the replicated log is not the one" in bench.follower.note
 
 
 def test_a_leader_that_gives_a_wrong_entry_does_not_make_it_another_log(bench: Bench) -> None:

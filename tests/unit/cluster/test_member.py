@@ -58,7 +58,9 @@ def connect() -> _Connect:
 @pytest.fixture
 def primary(connect: _Connect, tmp_path: Path) -> Iterator[Member]:
     """A member that has just claimed; its store is not opened yet."""
-    settings = Cluster(log=("nats://127.0.0.1:4222",), name="unit", node="a", lease_s=0.5)
+    settings = Cluster(
+        log=("nats://127.0.0.1:4222",), name="unit", node="a", members=("a",), lease_s=0.5
+    )
     member = Member(settings, tmp_path, "127.0.0.1:1883", "", connect)
     member.start()
     try:

@@ -12,7 +12,6 @@ from penstock.cluster.beats import Beat, Members
 from penstock.cluster.record import Claim, Position
 from penstock.cluster.role import (
     CLAIM_LEASES,
-    NEW_LOG_LEASES,
     RANKS_MAX,
     RETRY_LEASES,
     STAGGER,
@@ -142,7 +141,7 @@ def test_a_new_wait_ends_the_catching_up(bench: Bench) -> None:
     bench.standby.note_records(bench.now_s, TERM, None)
     assert bench.claims_after_s() == near(LEASE_S)
     bench.standby.catch_up(bench.now_s, TERM)
-    bench.standby.restart_wait(bench.now_s, TERM, NEW_LOG_LEASES)
+    bench.standby.restart_wait(bench.now_s, TERM, 0.5)
     bench.pass_s(BEAT_S)
     bench.standby.note_records(bench.now_s, TERM, None)
     assert bench.claims_after_s() == near(LEASE_S)
@@ -294,7 +293,7 @@ def test_a_claim_that_fails_after_a_call_waits(bench: Bench) -> None:
     assert not bench.claims()
 
 
-def test_a_new_log_is_claimed_at_once_by_a_member_with_a_store(bench: Bench) -> None:
+def test_a_new_log_is_claimed_at_once(bench: Bench) -> None:
     bench.standby.restart_wait(bench.now_s, 0, 0.0)
     assert bench.claims_after_s() < 1.5 * BEAT_S
 
@@ -305,10 +304,8 @@ def test_a_late_heartbeat_does_not_delay_the_claim_of_a_new_log(bench: Bench) ->
     assert bench.claims_after_s() < 1.5 * BEAT_S
 
 
-def test_a_new_log_is_claimed_soon_by_a_member_without(bench: Bench) -> None:
-    bench.standby.restart_wait(bench.now_s, 0, NEW_LOG_LEASES)
-    assert bench.claims_after_s() == near(NEW_LOG_LEASES * LEASE_S)
-    bench.standby.restart_wait(bench.now_s, 0, NEW_LOG_LEASES)
+def test_a_record_ends_the_wait_for_a_new_log(bench: Bench) -> None:
+    bench.standby.restart_wait(bench.now_s, 0, 0.0)
     bench.standby.note_records(bench.now_s, 1, None)
     assert bench.claims_after_s() == near(LEASE_S)
 

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.cluster.beats import Beat
-from penstock.cluster.record import Position
-from penstock.cluster.role import NEW_LOG_LEASES, Standby
+from penstock.cluster.record import Former
 from penstock.cluster.seeding import choose_peer, refuse_other_history
 from penstock.errors import StoreDamaged
 
@@ -58,13 +57,22 @@ def test_a_store_that_has_something_of_its_own_is_not_replaced(
         refuse_other_history("own", sequence, copy_epoch)
 
 
-@pytest.mark.parametrize("brings_store", [True, False])
-def test_an_empty_member_leaves_an_empty_log_to_one_that_brings_a_store(brings_store: bool) -> None:
-    standby = Standby("b", 1.0, 0.0)
-    standby.restart_wait(0.0, 0, NEW_LOG_LEASES)
-    other = Beat(node="a", role="waiting", term=0, applied=0, synced=0, brings_store=brings_store)
-    for tenth in range(1, 11):
-        now_s = tenth / 10
-        standby.record_beat(replace(other, node="b", brings_store=False, sent_s=now_s), now_s)
-        standby.record_beat(other, now_s)
-    assert standby.should_claim(Position(), 0) != brings_store
+def test_a_copy_of_a_recovered_store_replaces_the_views_that_it_contains() -> None:
+    former = [Former("own", 5, 1)]
+    for sequence in (0, 5):
+        refuse_other_history("own", sequence, "other", former)
+    with pytest.raises(StoreDamaged, match="of epoch own, and the cluster of epoch other"):
+        refuse_other_history("own", 6, "other", former)
+
+
+def test_a_peer_of_another_history_is_not_asked() -> None:
+    old = replace(STANDBY, term=4)
+    new = replace(PRIMARY, term=5)
+    assert choose_peer([old, new], term=5) is new
+    assert choose_peer([old], term=5) is None
+
+
+def test_a_view_from_before_a_fork_of_the_log_may_be_replaced() -> None:
+    refuse_other_history("own", 5, "forked", lineage=["older", "own"])
+    with pytest.raises(StoreDamaged):  # that history ended before the view's place
+        refuse_other_history("own", 5, "new", [Former("own", 4, 1)], ["own"])

@@ -236,6 +236,7 @@ def _settings(plan: ClusterPlan, machine: Machine) -> str:
     cluster: dict[str, object] = {
         "name": plan.name,
         "node": machine.name,
+        "members": [other.name for other in plan.machines],
         "log": servers,
         "advertise": str(machine.address(ports.mqtt)),
         "stream_advertise": str(machine.address(ports.stream)),
