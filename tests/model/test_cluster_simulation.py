@@ -56,7 +56,7 @@ def test_the_runs_are_hard_enough() -> None:
     kinds = [seen.kind for world in worlds for seen in world.referee.records]
     assert kinds.count(LAST_PART) > 50
     assert sum(world.cluster.bounds.first > 1 for world in worlds) > 3
-    assert sum(world.histories_begun for world in worlds) > 3
+    assert sum(world.histories_begun for world in worlds) > 1
     assert sum(world.seedings for world in worlds) > 10
 
 
