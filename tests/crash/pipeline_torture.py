@@ -3,8 +3,9 @@
 A standalone master and two workers, a broker, publishers with a ledger; and on them, one after the
 other, the log landed in a Delta table, rows published by the sink, and source, transformation and
 sink in one query (``--pipeline`` chooses), while a worker, the driver and the broker are killed
-with SIGKILL again and again: ``tests/support/pipeline_storm``. The table is read back by delta-rs,
-Polars, DuckDB and Spark, which must agree.
+with SIGKILL again and again: ``tests/support/pipeline_storm``. Older states are put back under the
+first, and a second job runs beside it, as often as is asked: ``tests/support/pipeline_restores``.
+The table is read back by delta-rs, Polars, DuckDB and Spark, which must agree.
 
 It prints what was done and what became of the messages; the exit code is 1 if a promise is broken,
 and the directory with stores, tables and logs is kept then.
@@ -27,6 +28,7 @@ from typing import Final
 from penstock.spark.session import local_spark
 from penstock.version import build_kind
 from tests.support.fixtures import running_broker
+from tests.support.pipeline_restores import RESTORES, Restores
 from tests.support.pipeline_storm import KINDS, Verdict, play, prepared
 from tests.support.pipelines import PIPELINES, LogToTable
 from tests.support.spark_cluster import SparkCluster
@@ -40,7 +42,7 @@ _ROUND_S: Final = 12.0
 _PROGRESS_S: Final = 5.0
 
 
-def storm(names: list[str], messages: int, rounds: int, seed: int) -> int:
+def storm(names: list[str], messages: int, rounds: int, seed: int, restores: dict[str, int]) -> int:
     """The pipelines, one after the other; the exit code."""
     asked = " ".join(f"--pipeline {name}" for name in names)
     print(
@@ -55,7 +57,9 @@ def storm(names: list[str], messages: int, rounds: int, seed: int) -> int:
         with SparkCluster(directory / "cluster") as cluster:
             for name in names:
                 with contextlib.redirect_stdout(said):
-                    verdict = one(name, directory / name, cluster, messages, rounds, seed, say)
+                    verdict = one(
+                        name, directory / name, cluster, messages, rounds, seed, say, restores
+                    )
                 if not verdict.is_kept:
                     print(f"{said.getvalue()}FAILED (what is left: {directory})")
                     return 1
@@ -77,8 +81,9 @@ def one(
     rounds: int,
     seed: int,
     say: Callable[[object], None],
+    restores: dict[str, int],
 ) -> Verdict:
-    """One pipeline with a broker of its own."""
+    """One pipeline with a broker of its own; states are put back under the one to a table."""
     shown_s = 0.0
 
     def tell(progress: str) -> None:
@@ -94,13 +99,19 @@ def one(
         prepared(name, directory / "pipeline", broker, seed, messages // rounds) as pipeline,
     ):
         log = directory / "driver.log"
-        verdict = play(pipeline, name, cluster, broker, log, seed, messages, rounds, tell)
+        older = None
+        if isinstance(pipeline, LogToTable) and any(restores.values()):
+            copies, draw = directory / "copies", random.Random(seed)
+            older = Restores(pipeline, broker, copies, restores, draw)
+        verdict = play(pipeline, name, cluster, broker, log, seed, messages, rounds, tell, older)
         say(verdict)
         if isinstance(pipeline, LogToTable):
             with local_spark("read back", log=directory / "reader.log") as spark:
                 rows = read_back(pipeline.table, spark).num_rows
             say(f"  {'read back by all':<24} {rows:,} equal rows")
-            assert rows == verdict.outcome.rows, f"all readers find {rows:,} rows"
+            assert older is not None or rows == verdict.outcome.rows, (
+                f"all readers find {rows:,} rows"
+            )
     return verdict
 
 
@@ -112,6 +123,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="of faults; three or more")
     parser.add_argument("--seconds", type=float, help="as much as takes so long, about")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    for kind in RESTORES:
+        parser.add_argument(f"--{kind}", type=int, default=0, help="times, from log to table")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end all we began
     names: list[str] = asked.pipeline or list(PIPELINES)
@@ -124,7 +137,8 @@ def main() -> int:
             names = random.Random(asked.seed).sample(names, wanted)
         rounds = asked.rounds or int(asked.seconds / len(names) / _ROUND_S)
         messages = asked.messages or max(len(KINDS), rounds) * MESSAGES_A_SHORT_ROUND
-    return storm(names, messages, max(len(KINDS), rounds), asked.seed)
+    restores = {kind: getattr(asked, kind) for kind in RESTORES}
+    return storm(names, messages, max(len(KINDS), rounds), asked.seed, restores)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ class ModelMessages:
         present = {
             offset
             for path in files
-            for of, offset in _read(path, "epoch", "offset")
+            for of, offset in read_columns(path, "epoch", "offset")
             if of == epoch and offset >= start
         }
         wanted = [offset not in present for offset in self._rows.column("offset").to_pylist()]
@@ -306,7 +306,7 @@ class History:
         for name, kind in ((ROWS, ROW), (DEAD_LETTERS, DEAD)):
             found: Counter[int] = Counter()
             for path in tables[name].recent_files(timedelta.max):
-                for epoch, offset, number in _read(path, "epoch", "offset", "number"):
+                for epoch, offset, number in read_columns(path, "epoch", "offset", "number"):
                     found[number] += 1
                     if number not in living:
                         self._verify_mark(tables[ROWS], epoch, offset)
@@ -429,6 +429,6 @@ class History:
             return
 
 
-def _read(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
+def read_columns(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
     found = pq.ParquetFile(path).read(list(columns))
     return zip(*(found.column(name).to_pylist() for name in columns), strict=True)

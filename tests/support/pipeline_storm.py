@@ -29,7 +29,8 @@ from typing import Final, NamedTuple, final
 from tests.support.broker import Broker
 from tests.support.deadline import let_pass, wait_for
 from tests.support.pipeline_loads import count
-from tests.support.pipelines import PIPELINES, Outcome, Pipeline
+from tests.support.pipeline_restores import DATA, SECOND, Restores
+from tests.support.pipelines import PIPELINES, Outcome, Pipeline, compare
 from tests.support.process_tree import Process, alive, descendants, kill
 from tests.support.spark_cluster import WORKERS, SparkCluster
 
@@ -65,7 +66,10 @@ class Verdict(NamedTuple):
         outcome = self.outcome
         rows: list[tuple[str, object]] = [
             ("acknowledged", f"{outcome.acknowledged:,}"),
-            *((f"{kind} killed", f"{times} times") for kind, times in self.killed.items()),
+            *(
+                (f"{kind} killed" if kind in KINDS else f"{kind} put back", f"{times} times")
+                for kind, times in self.killed.items()
+            ),
             ("driver ended by itself", f"{self.ended} times"),
             ("seconds", f"{self.seconds:.0f}"),
             ("rows", f"{outcome.rows:,}"),
@@ -190,6 +194,7 @@ def play(
     messages: int,
     rounds: int,
     tell: Callable[[str], None] = lambda _progress: None,
+    restores: Restores | None = None,
 ) -> Verdict:
     """One storm.
 
@@ -203,6 +208,7 @@ def play(
         messages: how many in all.
         rounds: of faults; three are one of each kind.
         tell: told how far it is, often.
+        restores: older states that are put back; None for none.
 
     Raises:
         AssertionError: nothing comes out any more.
@@ -211,6 +217,7 @@ def play(
     killed = dict.fromkeys(KINDS, 0)
     began_s = time.monotonic()
     driver = Driver(pipeline, cluster, log)
+    second = Driver(pipeline, cluster, log)
     arrived = 0
 
     def show() -> None:
@@ -232,14 +239,57 @@ def play(
             for kind in kinds:
                 killed[kind] += 1
                 do(kind, cluster, broker, driver, draw)
+            second.kill(whole=True)
             if number < rounds - 1 and DRIVER in kinds:
                 driver.start()
+            if restores is not None:
+                for kind in restores.of_round(rounds - 1 - number):
+                    put_back(kind, restores, pipeline, driver, second, draw)
+                    restores.check_receipts()
+                pipeline.load.finish()
+                restores.copy()
         pipeline.load.finish()
         driver.run_to_the_end(show)
         seconds = time.monotonic() - began_s
-        return Verdict(name, killed, driver.ended, seconds, pipeline.outcome())
+        if restores is None:
+            return Verdict(name, killed, driver.ended, seconds, pipeline.outcome())
+        restores.check_receipts()
+        outcome = compare(restores.living(), living_rows(restores, pipeline))
+        return Verdict(name, {**killed, **restores.done}, driver.ended, seconds, outcome)
     finally:
+        second.close()
         driver.close()
+
+
+def put_back(
+    kind: str,
+    restores: Restores,
+    pipeline: Pipeline,
+    driver: Driver,
+    second: Driver,
+    draw: random.Random,
+) -> None:
+    """Put one older state back, or let a second job begin."""
+    if kind == DATA:
+        pipeline.load.finish()  # what is on its way would be of no history
+        restores.put_back(kind, draw)
+        return
+    if kind != SECOND:
+        driver.kill(whole=True)
+    restores.put_back(kind, draw)
+    (second if kind == SECOND else driver).start()
+
+
+def living_rows(restores: Restores, pipeline: Pipeline) -> Iterator[tuple[str, int]]:
+    """The rows of messages that the log has; of others, which were acknowledged before an older
+    copy was put back, each is there at most once."""
+    living, acknowledged = restores.living(), pipeline.load.acknowledged
+    for (source, number), times in restores.rows().items():
+        if number not in living.get(source, set()):
+            assert number in acknowledged[source], f"{source} {number} was never acknowledged"
+            assert times == 1, f"{source} {number} is there {times} times"
+            continue
+        yield from [(source, number)] * times
 
 
 def faults(draw: random.Random, rounds: int) -> Iterator[list[str]]:
