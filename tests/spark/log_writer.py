@@ -124,6 +124,12 @@ class LogWriter:
         meta = self._database.get_column_family("meta")
         meta[LINEAGE] = msgspec.msgpack.encode([(epoch, end)])
 
+    def begin_run(self) -> None:
+        """Begin a run, as a broker that opens the log does: then marks outlive their messages."""
+        runs = msgspec.msgpack.encode([(self.end, f"{1:012x}")])
+        self._database.get_column_family("meta")[b"runs"] = runs
+        self.commit()
+
     def reopen(self) -> None:
         """Close and open the store, as a broker that is restarted does."""
         self.close()

@@ -163,7 +163,9 @@ def test_a_log_of_another_epoch_is_added_to_the_table_when_the_user_says_where_i
         other.start()
         try:
             shutil.rmtree(settings.checkpoint_dir)  # what has landed is in the table
-            with pytest.raises(EpochMismatch, match="before offset 10 has landed, and the log is"):
+            with pytest.raises(
+                EpochMismatch, match=r"the log is now of epoch .*has landed messages of"
+            ):
                 land(settings)
             begin = json.dumps({"0": 0, "epoch": restored.epoch})
             land(replace(settings, starting_offsets=begin))

@@ -139,6 +139,7 @@ def test_derived_tables_and_queries_know_the_same_births(
         {"name": "last", "source": "metrics", "kind": "last_known", "keys": ["node"], "group": ""}
     )
     last = DerivedTable(definition, table.definition, tmp_path / "tables")
+    log.begin_run()
     publish(log, NBIRTH, SIGNED)
     run(table, last)
     log.append(1, topics=("other",))

@@ -189,6 +189,22 @@ def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -
         open_table(changed).prepare(SELECTION)
 
 
+def test_a_table_without_rows_takes_another_declaration(kind: str, open_table: Open) -> None:
+    """It was made when its job began; that it had begun stays."""
+    table = open_table()
+    table.commit(Batch(SELECTION, 0, 7, 7), [])
+    changed = SCHEMA.set(4, pa.field("celsius", pa.string()))
+    other = open_table(changed, ("line",))
+    other.prepare(SELECTION, add=False)
+    other.prepare(SELECTION)
+    assert other.landed(SELECTION) == Landed(7, 7)
+    found = rows(7, 9).set_column(4, changed.field("celsius"), pa.array(["warm", "cold"]))
+    assert other.commit(Batch(SELECTION, 7, 9), written(other, found)) is Outcome.LANDED
+    assert [row["celsius"] for row in read(kind, other)] == ["warm", "cold"]
+    with pytest.raises(ConfigError, match="is partitioned by line"):
+        open_table(SCHEMA).prepare(SELECTION)
+
+
 @pytest.mark.parametrize(
     ("narrow", "wide", "values"),
     [
@@ -240,7 +256,8 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
 def test_a_column_that_partitions_are_made_of_keeps_its_type(open_table: Open) -> None:
     narrow = SCHEMA.set(4, pa.field("celsius", pa.int32()))
     table = open_table(narrow, ("celsius",))
-    table.commit(Batch(SELECTION, 0, 1), [])
+    found = rows(0, 1).set_column(4, narrow.field("celsius"), pa.array([20], pa.int32()))
+    table.commit(Batch(SELECTION, 0, 1), written(table, found))
     wide = SCHEMA.set(4, pa.field("celsius", pa.int64()))
     with pytest.raises(ConfigError, match="of type int32, and int64 is declared"):
         open_table(wide, ("celsius",)).prepare(SELECTION)

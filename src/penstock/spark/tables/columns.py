@@ -51,6 +51,15 @@ CanWiden = Callable[[pa.Field, pa.Field], bool]
 """A function that tells whether a present column may get another type: `LandedTable.can_widen`."""
 
 
+def is_declared_anew(present: pa.Schema, partition_by: Sequence[str], layout: Layout) -> bool:
+    """Return whether a table has other columns or partitions than its layout."""
+    declared = layout.schema
+    return tuple(partition_by) != layout.partition_by or any(
+        field.name not in declared.names or declared.field(field.name).type != field.type
+        for field in present
+    )
+
+
 def columns_to_add(
     path: Path,
     present: pa.Schema,

@@ -20,7 +20,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -42,7 +42,7 @@ from penstock.spark.tables.api import (
     TableCommitUnknown,
     TableError,
 )
-from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.delta_actions import (
     add_action,
     files_of,
@@ -116,12 +116,42 @@ class DeltaMessageTable:
         self._check_selection(delta, selection)
         if delta is None:
             return
-        check_partitions(self.path, delta.metadata().partition_columns, self.layout)
+        partition_by = delta.metadata().partition_columns
         present = pa.schema(delta.schema())
+        if is_declared_anew(present, partition_by, self.layout) and not files_of(delta):
+            if add:
+                self._declare_anew(selection)
+            return
+        check_partitions(self.path, partition_by, self.layout)
         added = columns_to_add(self.path, present, pa.schema(self._schema))
         if added and add:
             delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
             self._refresh()
+
+    def _declare_anew(self, selection: Selection) -> None:
+        """Give a table without rows the declared columns and partitions; what has landed stays."""
+        self._create([], selection, CommitProperties(max_commit_retries=0), mode="overwrite")
+        self._delta, self._log = None, SyncedLog(self.path)
+        self._refresh()
+
+    def _create(
+        self,
+        actions: list[AddAction],
+        selection: Selection,
+        properties: CommitProperties,
+        mode: Literal["error", "overwrite"] = "error",
+    ) -> None:
+        create_table_with_add_actions(
+            str(self.path),
+            self._schema,
+            actions,
+            mode=mode,
+            partition_by=[*self.layout.partition_by],
+            name=self.path.name,
+            description=selection.description,
+            configuration=_PROPERTIES,
+            commit_properties=properties,
+        )
 
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table; None if it does not exist."""
@@ -352,17 +382,7 @@ class DeltaMessageTable:
         actions = [add_action(file) for file in files]
         partition_by = [*self.layout.partition_by]
         if self._delta is None:
-            create_table_with_add_actions(
-                str(self.path),
-                self._schema,
-                actions,
-                mode="error",
-                partition_by=partition_by,
-                name=self.path.name,
-                description=selection.description,
-                configuration=_PROPERTIES,
-                commit_properties=properties,
-            )
+            self._create(actions, selection, properties)
         else:
             delta_schema = self._delta.schema()  # it may have columns that are not declared
             removals = [

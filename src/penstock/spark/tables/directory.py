@@ -51,7 +51,7 @@ from penstock.spark.tables.api import (
     TableCommitFailed,
     TableError,
 )
-from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.rewriting import replacement_failed, rewrite_without, with_columns_of
 from penstock.spark.tables.tiers import LiveFile
 
@@ -111,12 +111,14 @@ class ParquetDirectory:
         if last is None:
             return
         self._check_selection(last, selection)
-        check_partitions(self.path, last.partition_by, self.layout)
-        added = columns_to_add(self.path, last.schema, self.layout.schema)
-        if added and add:
+        schema, partition_by = self.layout.schema, self.layout.partition_by
+        if not is_declared_anew(last.schema, last.partition_by, self.layout) or self._files():
+            check_partitions(self.path, last.partition_by, self.layout)
+            added = columns_to_add(self.path, last.schema, schema)
             schema = pa.schema([*last.schema, *added])
+        if add and schema != last.schema:
             commit_record = msgspec.structs.replace(
-                last, columns=_serialize(schema), added=[], removed=[]
+                last, columns=_serialize(schema), partition_by=partition_by, added=[], removed=[]
             )
             if not self._append(version + 1, commit_record):
                 raise TableCommitFailed(f"another job changed the table in {self.path}; try again")

@@ -53,7 +53,7 @@ from penstock.spark.tables.api import (
     TableCommitUnknown,
     TableError,
 )
-from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
     oldest_at,
@@ -125,7 +125,15 @@ class IcebergTable:
         if table is None:
             return
         self._check_selection(table, selection)
-        check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
+        partition_by = [field.name for field in table.spec().fields]
+        if table.current_snapshot() is None and is_declared_anew(
+            iceberg_columns(table), partition_by, self.layout
+        ):
+            if add:
+                self._catalog().drop_table(self._name)
+                self._create(selection, table.properties)
+            return
+        check_partitions(self.path, partition_by, self.layout)
         added = columns_to_add(
             self.path, iceberg_columns(table), self.layout.schema, self.can_widen
         )
@@ -370,8 +378,13 @@ class IcebergTable:
         catalog.create_namespace_if_not_exists(self._names.namespace)
         return catalog
 
-    def _create(self, selection: Selection) -> Table:
-        """Return the table, created empty unless another job has just created it."""
+    def _create(self, selection: Selection, others: Mapping[str, str] = {}) -> Table:
+        """Return the table, created empty unless another job has just created it.
+
+        Args:
+            selection: the messages that land.
+            others: properties of a table without rows that it replaces: what has landed stays.
+        """
         catalog = self._catalog()
         with (
             suppress(TableAlreadyExistsError, CommitFailedException),
@@ -379,7 +392,7 @@ class IcebergTable:
                 self._name,
                 self.layout.schema,
                 location=str(self.path),
-                properties={**_PROPERTIES, _DESCRIPTION: selection.description},
+                properties={**others, **_PROPERTIES, _DESCRIPTION: selection.description},
             ) as transaction,
             transaction.update_spec() as spec,
         ):
