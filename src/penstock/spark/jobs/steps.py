@@ -26,7 +26,8 @@ M = TypeVar("M", contravariant=True)
 
 
 class EpochBegun(TableError):
-    """Raised when another job has begun to land another epoch of the log in the table."""
+    """Raised when a job must look again where the table ends: another job has begun to land another
+    epoch of the log in it, or an older copy of the table has not begun in this one."""
 
 
 def begin(
@@ -127,7 +128,8 @@ class LandingSteps(Generic[M]):
         Then the outcome is OVERTAKEN, and the position is where the table ends now.
 
         Raises:
-            TableError: a table cannot be written, or was removed.
+            TableError: a table cannot be written.
+            EpochBegun: the table no longer has what this job began with.
         """
         if not self._is_unmoved():
             return LandingResult(Outcome.OVERTAKEN)
@@ -157,7 +159,7 @@ class LandingSteps(Generic[M]):
         """
         landed = self._target.landed(self._selection)
         if landed is None:
-            raise TableError("the table was removed or replaced while the job ran")
+            raise EpochBegun("the table was removed or replaced while the job ran")
         if landed.generation != self._generation:
             raise EpochBegun("another job lands a later epoch of the log in the table")
         if landed.end == self._seen:
