@@ -173,6 +173,7 @@ def test_an_empty_member_begins_no_history_while_another_one_has_a_store(
     assert received(again, 30) == texts(range(30))
 
 
+@pytest.mark.torture("another way back, by real processes")
 def test_a_log_that_is_lost_under_its_members_is_begun_anew_by_an_operator(
     servers: NatsCluster | EtcdCluster, members: Members
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_log_that_is_lost_under_its_members_is_begun_anew_by_an_operator(
     assert received(other, 25) == texts(range(25))
 
 
+@pytest.mark.torture("another way back, by real processes")
 def test_a_view_that_the_new_history_lacks_is_replaced_by_an_operator_alone(
     servers: NatsCluster | EtcdCluster, members: Members
 ) -> None:
@@ -215,6 +217,7 @@ def test_a_view_that_the_new_history_lacks_is_replaced_by_an_operator_alone(
     assert received(behind, 20) == texts(range(20))
 
 
+@pytest.mark.torture("another way back, by real processes")
 def test_a_restored_backup_begins_the_log_when_all_others_are_empty(
     servers: NatsCluster | EtcdCluster, members: Members
 ) -> None:
@@ -266,6 +269,7 @@ def test_a_restored_backup_does_not_begin_a_log_that_other_members_have_views_of
     assert received(members["a"], 25) == texts(range(25))
 
 
+@pytest.mark.torture("another way back, by real processes")
 def test_a_backup_begins_a_new_history_when_all_views_are_gone(members: Members) -> None:
     """The log is there, and cannot be made into views: `--from` names the backup."""
     lose_all(members)
