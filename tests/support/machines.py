@@ -19,6 +19,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
@@ -372,8 +373,8 @@ class Machines:
         """End the brokers, and run their servers."""
         for machine in self.all.values():
             machine.member.kill()
-            machine.nats.kill()
-        for machine in self.all.values():
+        for machine in self.all.values():  # one may have been about to start
+            wait_for("the end of its server", partial(_has_ended, machine.nats))
             server = self.nats.server(machine.name)
             server.command = [*server.command, "--store_dir", str(machine.nats.store_dir)]
         self.nats.start()
@@ -411,6 +412,12 @@ class Machines:
                 if self.run_by == "brokers":
                     machine.nats.kill()
             self.nats.close()
+
+
+def _has_ended(server: NatsServer | ChildServer | EtcdServer) -> bool:
+    """End a server, and return whether it has."""
+    server.kill()
+    return not server.is_running
 
 
 def wait_for_primary(machines: Machines, other_than: Machine | None = None) -> Machine:
