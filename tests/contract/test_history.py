@@ -17,8 +17,8 @@ from penstock.store.chain import NO_DIGEST, digest_of, read_link
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import open_database, open_for_reading
 from penstock.store.examination import examine
-from penstock.store.history import RUNS, Verdict, decode_runs
-from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run, parse_mark
+from penstock.store.history import RUNS, decode_runs
+from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run, Verdict, parse_mark
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import rows

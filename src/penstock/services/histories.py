@@ -6,8 +6,8 @@ import asyncio
 
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.store.api import Store
-from penstock.store.history import Verdict, parted_in_words
-from penstock.store.mark import parse_mark
+from penstock.store.history import parted_in_words
+from penstock.store.mark import Verdict, parse_mark
 
 
 def judge_text(store: Store, epoch: str, offset: int, mark: str) -> Verdict:

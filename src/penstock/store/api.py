@@ -23,8 +23,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.message import Message
-from penstock.store.history import Verdict
-from penstock.store.mark import Mark
+from penstock.store.mark import Mark, Verdict
 
 NOTHING_LEASED: Final = 2**63 - 1
 """Value of ``leased_from`` where no reader holds a lease: no offset is this high."""

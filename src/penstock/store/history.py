@@ -36,7 +36,7 @@ from rocksdict import Rdict
 from penstock.store.chain import NO_DIGEST, digest_of
 from penstock.store.chunk import decode_key, encode_key, summarize_chunk
 from penstock.store.database import Database, raise_if_unreadable
-from penstock.store.mark import NAME_CHARACTERS, NO_MARK, PATH_RUNS_MAX, Mark, Run
+from penstock.store.mark import NAME_CHARACTERS, NO_MARK, PATH_RUNS_MAX, Mark, Run, Verdict
 
 RUNS: Final = b"runs"
 """The key of the list of runs in ``meta``; stores of older versions have none."""
@@ -78,20 +78,6 @@ class History(NamedTuple):
             limit = min(limit, end)
             ends[epoch] = limit
         return ends
-
-
-class Verdict(NamedTuple):
-    """The answer whether a position belongs to the history of a log.
-
-    Attributes:
-        is_same: whether the messages before the position are those of the log. The log then goes on
-            at the position's offset.
-        parts_at: the offset at which the two histories part; None where ``is_same``, or where it is
-            not known.
-    """
-
-    is_same: bool
-    parts_at: int | None = None
 
 
 DigestAt = Callable[[int], bytes | None]

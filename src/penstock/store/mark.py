@@ -69,6 +69,20 @@ NO_MARK: Final = Mark()
 """The mark of offset 0, and of positions of older versions."""
 
 
+class Verdict(NamedTuple):
+    """The answer whether a position belongs to the history of a log.
+
+    Attributes:
+        is_same: whether the messages before the position are those of the log. The log then goes on
+            at the position's offset.
+        parts_at: the offset at which the two histories part; None where ``is_same``, or where it is
+            not known.
+    """
+
+    is_same: bool
+    parts_at: int | None = None
+
+
 def parse_mark(text: str) -> Mark:
     """Return the mark that ``text`` is the text of.
 

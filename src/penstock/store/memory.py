@@ -26,8 +26,7 @@ from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.message import Message
 from penstock.errors import StoreError
 from penstock.store.api import NOTHING_LEASED, LogExtent
-from penstock.store.history import Verdict
-from penstock.store.mark import NO_MARK, Mark
+from penstock.store.mark import NO_MARK, Mark, Verdict
 
 _TRIM_MESSAGES_MAX: Final = 100_000  # messages examined in one call of ``trim_log``
 

@@ -58,7 +58,7 @@ from penstock.store.database import (
 )
 from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.faults import ReadWriteLock, with_remedy
-from penstock.store.history import History, Verdict, begin_run, find_digest, judge, mark_at
+from penstock.store.history import History, begin_run, find_digest, judge, mark_at
 from penstock.store.identity import (
     CLOCK,
     COMMITS,
@@ -80,7 +80,7 @@ from penstock.store.identity import (
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
-from penstock.store.mark import Mark
+from penstock.store.mark import Mark, Verdict
 from penstock.store.migration import migrate
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values

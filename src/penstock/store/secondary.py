@@ -57,7 +57,7 @@ from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piec
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summarize_chunk
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, raise_if_unreadable
 from penstock.store.faults import with_remedy
-from penstock.store.history import RUNS, History, Verdict, decode_runs, find_digest
+from penstock.store.history import RUNS, History, decode_runs, find_digest
 from penstock.store.history import judge as judge_position
 from penstock.store.history import mark_at as mark_of
 from penstock.store.identity import (
@@ -67,7 +67,7 @@ from penstock.store.identity import (
     decode_lineage,
     refuse_format,
 )
-from penstock.store.mark import Mark, Run
+from penstock.store.mark import Mark, Run, Verdict
 from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.ranges import join_ranges
 from penstock.store.recyclable import find_recyclable_records

@@ -20,8 +20,7 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.services import retention
 from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import LogExtent
-from penstock.store.history import Verdict
-from penstock.store.mark import NO_MARK, Mark
+from penstock.store.mark import NO_MARK, Mark, Verdict
 from penstock.store.memory import MemoryStore
 from tests.support.deadline import until
 from tests.unit.engine.bench import Bench, publishes

@@ -12,8 +12,8 @@ from hashlib import sha256
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.store.history import DigestAt, History, Verdict, add_run, judge, mark_at
-from penstock.store.mark import NO_MARK, Mark, Run, parse_mark
+from penstock.store.history import DigestAt, History, add_run, judge, mark_at
+from penstock.store.mark import NO_MARK, Mark, Run, Verdict, parse_mark
 from tests.support.budget import budget
 
 EPOCH = "20270115T080000-00000000"

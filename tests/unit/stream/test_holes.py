@@ -81,7 +81,9 @@ def test_the_service_refuses_a_range_with_a_hole_before_its_first_row(data_dir: 
     try:
         with StreamClient(process.address, connect_timeout_s=20) as client:
             log = client.offsets("messages")
-            assert log == StreamOffsets("messages", log.epoch, 0, END, (HOLE,), log.mark)
+            assert log == StreamOffsets(
+                "messages", log.epoch, 0, END, (HOLE,), log.mark, log.lineage
+            )
             with pytest.raises(OffsetOutOfRange, match="the log goes on at offset 20"):
                 next(client.read("messages", log.epoch, 0, END))
             (batch,) = client.read("messages", log.epoch, 20, END)
