@@ -29,6 +29,7 @@ from penstock.stream.rows import STREAM_SCHEMA
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.budget import budget
+from tests.support.landed_tables import written as files_of
 from tests.support.schema_registry import schema_registry
 from tests.unit.decoding.sparkplug_payloads import birth, payload
 from tests.unit.decoding.test_with_a_schema import avro, message, reading_descriptor, written
@@ -155,13 +156,14 @@ def test_a_table_that_is_another_one_is_told_before_it_runs(
     log.append(2, topics=("spBv1.0/a",))
     here = {"format": form, "decoder": {"kind": "json", "columns": COLUMN}}
     table = declared(tmp_path, **here)
-    assert land_sample(table, client, 10)[ROWS].num_rows == 2
+    rows = land_sample(table, client, 10)[ROWS]
+    assert rows.num_rows == 2
     assert not table.path.exists()
     assert not (tmp_path / "tables").exists()
     table.path.mkdir(parents=True)
     present = table.open()[ROWS]
     selection = table.selection(client.offsets("messages").epoch)
-    present.commit(Batch(selection, 0, 1), [])
+    present.commit(Batch(selection, 0, 2), files_of(present, rows))
     assert land_sample(table, client, 10)[ROWS].num_rows == 2
     text = {"kind": "json", "columns": {"v": {"type": "string", "path": "$"}}}
     with pytest.raises(ConfigError, match="has the column v of type int64, and string is declared"):
@@ -182,21 +184,25 @@ def test_a_table_that_follows_its_schema_keeps_its_types_here_too(
         decoder = {"kind": "avro", "framing": "confluent", "registry": place}
         here = {"format": form, "decoder": decoder}
         number: dict[str, Any] = {**LIST, "fields": [{"name": "v", "type": "int"}]}
-        registry.register("readings-value", json.dumps(number))
+        known = registry.register("readings-value", json.dumps(number))
+        framed = b"\0" + known.to_bytes(4, "big") + avro({"v": 5}, number)
+        log.append(1, topics=("spBv1.0/a",), payload=partial(_given, framed))
         table = declared(tmp_path, **here, evolve="add")
+        rows = land_sample(table, client, 10)[ROWS]
         table.path.mkdir(parents=True)
         selection = table.selection(client.offsets("messages").epoch)
-        table.open()[ROWS].commit(Batch(selection, 0, 1), [])
+        present = table.open()[ROWS]
+        present.commit(Batch(selection, 0, 1), files_of(present, rows))
         number["fields"][0]["type"] = "long"
         known = registry.register("readings-value", json.dumps(number))
         framed = b"\0" + known.to_bytes(4, "big") + avro({"v": 7}, number)
         log.append(1, topics=("spBv1.0/a",), payload=partial(_given, framed))
         rows = land_sample(declared(tmp_path, **here, evolve="add"), client, 10)[ROWS]
-        assert rows.column("v").to_pylist() == [7]
+        assert rows.column("v").to_pylist() == [5, 7]
         widens = form == "iceberg"
         assert rows.schema.field("v").type == (pa.int64() if widens else pa.int32())
         if widens:
-            assert land_sample(declared(tmp_path, **here), client, 10)[ROWS].num_rows == 1
+            assert land_sample(declared(tmp_path, **here), client, 10)[ROWS].num_rows == 2
             return
         with pytest.raises(ConfigError, match="has the column v of type int32, and int64"):
             land_sample(declared(tmp_path, **here), client, 10)
