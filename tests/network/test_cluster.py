@@ -97,7 +97,7 @@ def test_a_primary_hands_over_without_waiting_for_the_lease(
         publisher = RawClient(first.address, V5)
         publisher.connect("writer")
         publisher.publish("t/1", b"before")
-        wait_for("a level standby", lambda: not first.state().problems)
+        members.wait_for_standbys(first)
         told = ask(first.data_dir, HandOver(), HandOverStarted)
         assert told == HandOverStarted(second.name, 1)
         assert members.wait_for_primary(other_than=first) is second
@@ -120,7 +120,7 @@ def test_a_primary_that_is_told_to_end_hands_over_and_refers_its_clients(
     try:
         first = members.start()
         (second,) = (member for member in members.all.values() if member is not first)
-        wait_for("a level standby", lambda: not first.state().problems)
+        members.wait_for_standbys(first)
         with RawClient(first.address, V5) as client:
             client.connect("stays", clean_start=True, expiry_s=3600)
             client.publish("t/1", b"before")
@@ -148,7 +148,7 @@ def test_a_will_comes_once_at_qos_2_and_may_come_again_at_qos_1_after_a_failover
     members = Members(tmp_path, servers.urls, {"cluster.name": "wills"}, ("a", "b"))
     try:
         first = members.start()
-        wait_for("a level standby", lambda: not first.state().problems)
+        members.wait_for_standbys(first)
         clients = {name: RawClient(first.address, V5) for name in ("once", "again", "w1", "w2")}
         for name, client in clients.items():
             will = Will(f"wills/{name}", name.encode(), 2, False) if name[0] == "w" else None

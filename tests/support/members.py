@@ -258,6 +258,16 @@ class Members:
 
         return wait_for("a primary", found, within_s)
 
+    def wait_for_standbys(self, primary: MemberBroker) -> None:
+        """Wait until the primary hears all others as standbys, and sees no problem."""
+
+        def are_ready() -> bool:
+            state = primary.state()
+            roles = [one.role for one in state.members if one.node != primary.name]
+            return roles == ["standby"] * (len(self.all) - 1) and not state.problems
+
+        wait_for("level standbys", are_ready)
+
     def wait_until_level(self) -> None:
         """Wait until the views of all members that run have all that the log has."""
 

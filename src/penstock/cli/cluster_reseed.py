@@ -7,7 +7,11 @@ a damaged one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,7 +20,12 @@ from penstock.cli.stopped_member import heard_beats, open_stopped_member
 from penstock.errors import StoreError, StoreFailed
 
 if TYPE_CHECKING:
-    from penstock.config.settings import Settings
+    from penstock.cluster.beats import Beat
+    from penstock.stream.seed_client import FetchedCopy
+
+TRY_S_MAX: Final = 60.0
+"""Seconds after which a member that gives no copy ends the command: one that has just started gives
+one in a moment."""
 
 Source = Annotated[
     str,
@@ -42,16 +51,22 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
 
     settings = open_stopped_member(config, data_dir)
     directory = settings.durability.data_dir
-    address = source or _find_peer(settings)
-    print(f"takes a copy of the store of the member at {address}")
-    with store_progress() as report:
-        copy = fetch_copy(
-            address,
-            seed_credentials(settings),
-            directory,
-            settings.cluster.node_name,
-            lambda done, total: report("copying", done, total),
-        )
+
+    def fetch(address: str) -> FetchedCopy:
+        print(f"takes a copy of the store of the member at {address}")
+        with store_progress() as report:
+            return fetch_copy(
+                address,
+                seed_credentials(settings),
+                directory,
+                settings.cluster.node_name,
+                lambda done, total: report("copying", done, total),
+            )
+
+    if source:
+        copy = fetch(source)
+    else:
+        copy = copy_from_a_peer(partial(heard_beats, settings.cluster), fetch)
     try:
         epoch, sequence = own_history(directory)
         keep_old_store = is_other_history(epoch, sequence, copy.epoch)
@@ -66,19 +81,47 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
         print(f"the old store is kept as {old_store}: remove it when nothing of it is needed")
 
 
-def _find_peer(settings: Settings) -> str:
-    """Return the address of the stream service of a member that can give a copy.
+def copy_from_a_peer(
+    heard: Callable[[], Iterable[dict[str, Beat]]],
+    fetch: Callable[[str], FetchedCopy],
+    now_s: Callable[[], float] = time.monotonic,
+) -> FetchedCopy:
+    """Fetch a copy from one member after another, until one gives it; return it.
+
+    Args:
+        heard: listens for heartbeats for a while, and returns the last ones, by member, several
+            times.
+        fetch: fetches a copy from the member whose stream service has this address.
+        now_s: monotonic clock, in seconds.
 
     Raises:
-        StoreFailed: no other member sends a heartbeat.
+        StoreError: no member gave a copy for ``TRY_S_MAX`` seconds; or none sends a heartbeat.
     """
+    began_s = now_s()
+    failed: set[str] = set()
+    while True:
+        peer = _find_peer(heard(), failed)
+        if peer is None:
+            if not failed:
+                raise StoreFailed(
+                    "no other member of the cluster sends heartbeats: check cluster.log and its"
+                    " servers, or name the stream service of a member with --from"
+                )
+            failed.clear()
+            continue
+        try:
+            return fetch(peer.stream_address)
+        except StoreError as error:
+            if now_s() > began_s + TRY_S_MAX:
+                raise
+            print(f"{peer.node} gave no copy: {error}; trying on", file=sys.stderr)
+            failed.add(peer.node)
+
+
+def _find_peer(heard: Iterable[dict[str, Beat]], failed: set[str]) -> Beat | None:
+    """Return the heartbeat of a member that can give a copy; None if none is heard but those that
+    have just ``failed``."""
     from penstock.cluster.seeding import choose_peer
 
-    for beats in heard_beats(settings.cluster):
-        peer = choose_peer(beats.values())
-        if peer is not None:
-            return peer.stream_address
-    raise StoreFailed(
-        "no other member of the cluster sends heartbeats: check cluster.log and its servers, or"
-        " name the stream service of a member with --from"
-    )
+    peers = (choose_peer(beats.values(), failed) for beats in heard)
+    return next((peer for peer in peers if peer is not None), None)
