@@ -222,6 +222,8 @@ class RunningBroker:
             clock,
         )
         authentication.report_to(driver.deliver_verdict, partial(self._ban, server, driver))
+        if isinstance(self._store, RocksStore):
+            self._forks = LogForks(server, self._store)
         if has_streams(settings):
             try:
                 self._restore_readers_and_tables(server, driver)
@@ -278,7 +280,6 @@ class RunningBroker:
             StoreBroken: the stored state is damaged.
         """
         settings = self.settings
-        self._forks = LogForks(server, self._store)
         self._leases = ReaderLeases(
             settings.durability.data_dir, self._store, settings.stream, driver.now
         )

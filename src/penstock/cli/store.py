@@ -293,8 +293,11 @@ def store_progress() -> Iterator[Callable[[str, int, int], None]]:
 @app.command()
 def fork(
     at: Annotated[
-        int, typer.Option(metavar="OFFSET", help="The first offset of the new epoch.", min=0)
-    ],
+        int | None,
+        typer.Option(
+            metavar="OFFSET", help="The first offset of the new epoch; else the log's end.", min=0
+        ),
+    ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
@@ -305,7 +308,9 @@ def fork(
 
     For readers that have messages from that offset on which this log does not have, because an
     older copy of the data directory was put back. The log keeps all its messages. Where the broker
-    knows the offset, it does this by itself when such a reader comes.
+    knows the offset, it does this by itself when such a reader comes. It also says that the copy is
+    meant to be used: bridges and clients with an outbox, which refuse an older copy of either end,
+    go on.
     """
     from penstock.config.load import load_settings
     from penstock.control.client import BrokerUnreachable, ask
@@ -317,7 +322,10 @@ def fork(
     directory = settings.durability.data_dir
     forked: LogForked | Fork
     try:
-        forked = ask(directory, ForkLog(at, is_dry_run=dry_run), LogForked)
+        begins_at = at
+        if begins_at is None:
+            begins_at = ask(directory, ForkLog(0, is_dry_run=True), LogForked).end
+        forked = ask(directory, ForkLog(begins_at, is_dry_run=dry_run), LogForked)
     except BrokerUnreachable:
         if settings.cluster.enabled:
             raise StoreError(

@@ -42,6 +42,12 @@ class ClientLog:
             return
         peer.was_connected = True
         granted = connection.granted
+        if granted is not None and granted.is_parted:
+            logger.warning(
+                "client %s: an older copy of its data, or of this broker's, was put back, and"
+                " accepted by an operator: messages may come twice, with QoS 2 too",
+                connection.client_id,
+            )
         if granted is not None:
             logger.info(
                 "client %s connected from %s: user %s, listener %s, %s, clean start %s,"

@@ -11,13 +11,15 @@ to one session.
 
 A session is *established* when the server may have state of it. Our half of the session is marked
 so on disk (``with_established_mark``) before the server can have any state: only a session that
-both sides know can be resumed [MQTT-3.2.2-4].
+both sides know can be resumed [MQTT-3.2.2-4]. In MQTT 5 each connection of a session that is on
+disk has a name, by which an older copy of either end is noticed (``connection_names``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import ssl
 from collections.abc import Callable
 from typing import Final, final
@@ -28,12 +30,15 @@ from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
 from penstock.engine.limits import EngineLimits
+from penstock.engine.publishing.connection_names import CONNECTION, ToldNames, told_names
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect
+from penstock.protocol.properties import Properties
 from penstock.runtime.driver import Driver
 from penstock.runtime.peer import Peer
 from penstock.runtime.server_addresses import ServerAddresses
@@ -121,6 +126,7 @@ class Dialler:
         self._connected_s = 0.0  # time of CONNACK on the loop's clock
         self._logged_errors: dict[str, str] = {}  # since the last connection, by address
         self._sent_connect = Connect("")  # of the present connection
+        self._sent_names: ToldNames | None = None  # in that CONNECT
         self._connection_end: asyncio.Future[None] | None = None
         self._dial_requested = asyncio.Event()  # ends the pause
         # The number of connections on which the server is still asked to release the packet
@@ -164,6 +170,7 @@ class Dialler:
         self.is_known = True
         self.establish_if_released()
         self.starts_clean = False
+        self._note_accepted_names(connack)
         logger.info(
             "%s: connected to %s, which %s",
             self._owner,
@@ -198,6 +205,46 @@ class Dialler:
                 SessionRecord(session.client_id, session.number, interval_s, 0, session.limits_name)
             )
 
+    # -- the names of connections -----------------------------------------------------------
+
+    def _name_connection(self, connect: Connect) -> None:
+        """Add the name of the connection that ``connect`` begins, if its session is on disk at both
+        ends."""
+        self._sent_names = None
+        if connect.version != V5 or not self._session.is_stored or not self.is_known:
+            return
+        server = self._server
+        self._sent_names = server.connection_names.next_names(
+            self._session.client_id,
+            server.epoch,
+            secrets.token_hex(6),
+            self.cleanup_connections_left > 0,
+            self._driver.now(),
+        )
+        self._driver.end_turn_soon()  # CONNECT waits for the commit
+        if self._sent_names is not None:
+            connect.properties = connect.properties or Properties()
+            chosen = connect.properties.user_properties or []
+            connect.properties.user_properties = [*chosen, (CONNECTION, str(self._sent_names))]
+
+    def _note_accepted_names(self, connack: Connack) -> None:
+        """Store that the server has stored the name of this connection, if its CONNACK says so."""
+        told = told_names(connack.properties)
+        if self._sent_names is None or told is None or told.this != self._sent_names.this:
+            return
+        server = self._server
+        server.connection_names.accepted(
+            self._session.client_id, told.this, server.epoch, self._driver.now()
+        )
+        if told.is_parted:
+            self._session.forget_received()
+            logger.warning(
+                "%s: %s: an older copy of the data at one of the two ends was put back, and"
+                " accepted by an operator: messages may come twice, with QoS 2 too",
+                self._owner,
+                self.url,
+            )
+
     # -- dialling ---------------------------------------------------------------------------
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -220,6 +267,7 @@ class Dialler:
             self._begin(loop)
             try:
                 self._sent_connect = self._make_connect(self.starts_clean)
+                self._name_connection(self._sent_connect)
                 encode(self._sent_connect, self._sent_connect.version)
                 await dial(
                     url,

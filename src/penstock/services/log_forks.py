@@ -66,6 +66,7 @@ class LogForks:
             if request.is_dry_run:
                 return LogForked(former, former, at, end)
             epoch = await loop.run_in_executor(None, self._store.fork, at)
+            self._server.epoch = epoch
             self._count += 1
         logger.warning(
             "the log goes on under the new epoch %s from offset %d on: a reader has messages of the"

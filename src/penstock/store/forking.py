@@ -34,12 +34,12 @@ class Fork(NamedTuple):
     end: int
 
 
-def fork_offline(data_dir: Path, at: int, is_dry_run: bool) -> Fork:
+def fork_offline(data_dir: Path, at: int | None, is_dry_run: bool) -> Fork:
     """Begin a new epoch at an offset of the log below ``data_dir``.
 
     Args:
         data_dir: the data directory.
-        at: the offset from which on the log is of the new epoch.
+        at: the offset from which on the log is of the new epoch; None = its end.
         is_dry_run: change nothing.
 
     Raises:
@@ -50,6 +50,7 @@ def fork_offline(data_dir: Path, at: int, is_dry_run: bool) -> Fork:
     """
     with open_offline(data_dir) as database:
         former, end = read_epoch(database) or "", find_end(database)
+        at = end if at is None else at
         if not 0 <= at <= end:
             raise OffsetOutOfRange(f"the log has no offset {at}: it ends at {end}")
         if is_dry_run:

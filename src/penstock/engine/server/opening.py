@@ -39,6 +39,13 @@ from penstock.engine.connection.states import (
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.memory.accounts import Account
+from penstock.engine.publishing.connection_names import (
+    CONNECTION,
+    PARTED,
+    SAME,
+    ToldNames,
+    told_names,
+)
 from penstock.engine.publishing.producers import producer_of
 from penstock.engine.reporting.events import REFUSED, Event
 from penstock.engine.server.draining import Draining
@@ -84,15 +91,22 @@ class SessionTerms:
         clean_start: whether the client asked for a new session.
         present: whether it resumes an existing session.
         expiry_s: its session expiry interval, in seconds.
+        is_parted: whether an older copy of one end was accepted (``connection_names``).
     """
 
     def __init__(
-        self, username: str | None, clean_start: bool, present: bool, expiry_s: int
+        self,
+        username: str | None,
+        clean_start: bool,
+        present: bool,
+        expiry_s: int,
+        is_parted: bool,
     ) -> None:
         self.username = username
         self.clean_start = clean_start
         self.present = present
         self.expiry_s = expiry_s
+        self.is_parted = is_parted
 
 
 class OpeningConnection(Connection):
@@ -367,6 +381,17 @@ class OpeningConnection(Connection):
         if not self._has_room(connect, self.client_id, account):  # also in the user's account
             self._refuse(no_room_refusal(connect), now, connect)
             return
+        present = not connect.clean_start and self.client_id in server.registry.sessions
+        told = told_names(connect.properties)
+        verdict = SAME
+        if told is not None and present:
+            verdict, why = server.connection_names.judge(
+                username, self.client_id, told, server.epoch
+            )
+            if why:
+                refusal = Refusal(reasons.IMPLEMENTATION_SPECIFIC_ERROR)
+                self._refuse(refusal, now, connect, why)
+                return
         earlier = server.connections.get(self.client_id)
         if earlier is not None and self.has_peer_closed:
             self._end(False, "left before it was let in, and its client is connected again", now)
@@ -374,11 +399,11 @@ class OpeningConnection(Connection):
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
         expiry_s = granted_session_expiry_s(connect, limits)
-        present = not connect.clean_start and self.client_id in server.registry.sessions
         session = self._open_session(
             connect, expiry_s, present, username, permissions, account, now
         )
-        self.granted = SessionTerms(username, connect.clean_start, present, expiry_s)
+        is_parted = verdict == PARTED
+        self.granted = SessionTerms(username, connect.clean_start, present, expiry_s, is_parted)
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.set_interval(keep_alive_s)
         self._keep_alive.note_packet(now.monotonic_s)
@@ -387,6 +412,8 @@ class OpeningConnection(Connection):
         if connect.version == V5:
             receive_maximum = self._negotiate(connect)
             answer.properties = self._connack_properties(connect, expiry_s, keep_alive_s, proof)
+            if told is not None and session.is_stored:
+                self._begin_named(session, told, is_parted, answer.properties, now)
             if self._is_too_large(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
             if self._is_too_large(answer):
@@ -408,6 +435,25 @@ class OpeningConnection(Connection):
                 }
                 events.note_connected(self.client_id, limits.name, granted)
             session.attach(self.link, limits, receive_maximum, now)
+
+    def _begin_named(
+        self,
+        session: Session,
+        told: ToldNames,
+        is_parted: bool,
+        answer: Properties,
+        now: Now,
+    ) -> None:
+        """Store the name of this connection, and add it to the properties of CONNACK."""
+        server = self._server
+        if is_parted:
+            session.forget_received()
+        if server.connection_names.accept(
+            session.username, self.client_id, told, server.epoch, now
+        ):
+            answer.user_properties = answer.user_properties or []
+            accepted = ToldNames((told.this,), is_parted)
+            answer.user_properties.append((CONNECTION, str(accepted)))
 
     def _open_session(
         self,

@@ -22,6 +22,7 @@ from penstock.engine.connection.partial_packets import PartialPacketBudget
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
+from penstock.engine.publishing.connection_names import ConnectionNames
 from penstock.engine.publishing.producers import Producers
 from penstock.engine.publishing.sink_positions import SinkPositions
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
@@ -107,6 +108,7 @@ class Server:
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.context, self.drops
             )
         self.producers = Producers(self.context, limits, self.drops)
+        self.connection_names = ConnectionNames(self.producers)
         self.sink_positions = SinkPositions(self.context, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()

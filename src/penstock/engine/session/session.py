@@ -262,6 +262,12 @@ class Session(StoredState):
         self.inbound.session_lost()
         self.backlog.mark_changed()
 
+    def forget_received(self) -> None:
+        """Forget the received QoS 2 messages: the sender's store, or this one, is an older copy, so
+        that their packet identifiers name other messages (``connection_names``)."""
+        self.inbound.session_lost()
+        self.backlog.mark_changed()
+
     def limit_packet_ids(self, last_id: int) -> None:
         """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
         self.transmission.window.limit_packet_ids(last_id)

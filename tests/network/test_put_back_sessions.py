@@ -1,0 +1,215 @@
+"""A store at one end of a session comes back from an older copy: nothing is lost in silence, and
+what would come twice comes only when an operator has said so."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Client
+from penstock.client.options import Status
+from penstock.protocol.packets import Publish, Pubrec
+from penstock.protocol.properties import Properties
+from tests.support.bridged import bridge, client, connected, with_bridges
+from tests.support.broker import Broker
+from tests.support.commands import run
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.fixtures import running_broker
+from tests.support.raw_client import RawClient
+
+OLDER_STORE = "an older copy of this client's store was put back"
+OLDER_BROKER = "an older copy of this broker's data directory was put back"
+ACCEPTED = "accepted by an operator: messages may come twice"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    (tmp_path / "broker").mkdir()
+    with running_broker(tmp_path / "broker") as started:
+        yield started
+
+
+def put_back(copied: Path, to: Path) -> None:
+    shutil.rmtree(to)
+    shutil.copytree(copied, to)
+
+
+def fork(data_dir: Path) -> None:
+    """The operator's word: the copy is meant to be used."""
+    code, _, errors = run("store", "fork", "--data-dir", str(data_dir))
+    assert code == 0, errors
+
+
+def meter(
+    broker: Broker, outbox: Path, status_changed: Callable[[Status], None] | None = None
+) -> Client:
+    """A client with an outbox, which dials again at once."""
+    return Client(
+        "mqtt://{}:{}".format(*broker.address),
+        client_id="meter",
+        outbox=outbox,
+        reconnect_s_min=0.1,
+        reconnect_s_max=0.1,
+        status_changed=status_changed,
+    )
+
+
+async def deliver(broker: Broker, outbox: Path, *payloads: bytes) -> None:
+    async with meter(broker, outbox) as opened:
+        for payload in payloads:
+            await opened.send("heat", payload, qos=2)
+        await opened.drain()
+
+
+async def refusal(broker: Broker, outbox: Path, payload: bytes, sentence: str) -> None:
+    """A program sends a message with its outbox, where it waits, and is told why."""
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with meter(broker, outbox, lambda status: told.put_nowait(status.error)) as opened:
+        await opened.send("heat", payload, qos=2)
+        async with asyncio.timeout(DEADLINE_S):
+            while sentence not in (error := await told.get()):
+                pass
+        assert "'penstock store fork' on it goes on" in error
+        assert opened.pending >= 1
+    assert sentence in broker.log()
+
+
+async def test_an_outbox_that_was_put_back_sends_nothing_until_an_operator_says_so(
+    broker: Broker, tmp_path: Path
+) -> None:
+    outbox, copied = tmp_path / "outbox", tmp_path / "copy"
+    with client(broker, "table", "heat", kept=True) as table:
+        await deliver(broker, outbox, b"1", b"2")
+        shutil.copytree(outbox, copied)
+        await deliver(broker, outbox, b"3", b"4")
+        assert table.take_payloads(4) == [b"1", b"2", b"3", b"4"]
+        put_back(copied, outbox)
+        await refusal(broker, outbox, b"5", OLDER_STORE)
+        assert [one for one in table.settle() if isinstance(one, Publish)] == []
+        fork(outbox)
+        await deliver(broker, outbox, b"6")
+        assert table.take_payloads(2) == [b"5", b"6"]
+        await deliver(broker, outbox, b"7")
+        assert table.take_payloads(1) == [b"7"]
+    assert broker.log().count(ACCEPTED) == 1
+
+
+async def test_a_new_outbox_goes_on_with_the_session_of_the_one_that_was_deleted(
+    broker: Broker, tmp_path: Path
+) -> None:
+    outbox = tmp_path / "outbox"
+    with client(broker, "table", "heat") as table:
+        await deliver(broker, outbox, b"1")
+        shutil.rmtree(outbox)
+        await deliver(broker, outbox, b"2")
+        await deliver(broker, outbox, b"3")
+        assert table.take_payloads(3) == [b"1", b"2", b"3"]
+    assert broker.log().count(ACCEPTED) == 1
+
+
+async def test_an_outbox_of_another_installation_is_refused(broker: Broker, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    (tmp_path / "elsewhere").mkdir()
+    with running_broker(tmp_path / "elsewhere") as elsewhere:
+        await deliver(elsewhere, other, b"elsewhere")
+    with client(broker, "table", "heat") as table:
+        await deliver(broker, one, b"1")
+        await deliver(broker, one, b"2")
+        await refusal(broker, other, b"3", OLDER_STORE)
+        assert [packet.payload for packet in table.settle() if isinstance(packet, Publish)] == [
+            b"1",
+            b"2",
+        ]
+
+
+async def test_an_outbox_waits_until_an_operator_accepts_the_older_copy_of_its_broker(
+    broker: Broker, tmp_path: Path
+) -> None:
+    outbox, copied = tmp_path / "outbox", tmp_path / "copy"
+    await deliver(broker, outbox, b"1")
+    broker.stop()
+    shutil.copytree(broker.data_dir, copied)
+    broker.start()
+    await deliver(broker, outbox, b"2")
+    await deliver(broker, outbox, b"3")
+    broker.stop()
+    put_back(copied, broker.data_dir)
+    broker.start()
+    with client(broker, "table", "heat") as table:
+        await refusal(broker, outbox, b"4", OLDER_BROKER)
+        fork(broker.data_dir)  # while it runs
+        await deliver(broker, outbox, b"5")
+        assert table.take_payloads(2) == [b"4", b"5"]
+    assert broker.log().count(ACCEPTED) == 1
+
+
+def test_a_new_message_is_not_taken_for_one_that_an_accepted_copy_does_not_know(
+    broker: Broker,
+) -> None:
+    """The session still holds its packet identifier: it was taken for a repeat, and lost."""
+    names = Properties(user_properties=[("penstock-connection", f"1-{'a' * 12} 0-{'0' * 12}")])
+    parted = f"1-{'b' * 12} 0-{'0' * 12} parted"
+    with client(broker, "table", "t") as table:
+        with RawClient(broker.address) as first:
+            first.connect("box", clean_start=False, expiry_s=600, properties=names)
+            first.send(Publish("t", b"before", 2, packet_id=7))
+            assert isinstance(first.expect(Pubrec), Pubrec)  # and no PUBREL
+        with RawClient(broker.address) as again:
+            accepted = Properties(user_properties=[("penstock-connection", parted)])
+            told = again.connect("box", clean_start=False, expiry_s=600, properties=accepted)
+            assert told.session_present
+            assert told.properties is not None
+            user_properties = told.properties.user_properties or []
+            assert ("penstock-connection", f"1-{'b' * 12} parted") in user_properties
+            again.send(Publish("t", b"after", 2, packet_id=7))
+            again.expect(Pubrec)
+            assert table.take_payloads(2) == [b"before", b"after"]
+
+
+@pytest.fixture
+def bridged(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
+    """A broker with a bridge, and the one to which it hands on what it gets."""
+    for name in ("far", "near"):
+        (tmp_path / name).mkdir()
+    with running_broker(tmp_path / "far") as far:
+        settings = with_bridges(bridge(far.address))
+        with running_broker(tmp_path / "near", settings) as near:
+            connected(near)
+            yield near, far
+
+
+@pytest.mark.parametrize("older", ["near", "far"])
+def test_a_bridge_waits_until_an_operator_accepts_the_older_copy_of_either_end(
+    bridged: tuple[Broker, Broker], tmp_path: Path, older: str
+) -> None:
+    near, far = bridged
+    restored, sentence = (near, OLDER_STORE) if older == "near" else (far, OLDER_BROKER)
+    restored.restart()
+    connected(near, times=1 if older == "near" else 2)
+    restored.stop()
+    shutil.copytree(restored.data_dir, tmp_path / "copy")
+    for _ in range(2):
+        restored.start()
+        wait_for("the bridge", lambda: status_is_connected(near))
+        restored.stop()
+    put_back(tmp_path / "copy", restored.data_dir)
+    restored.start()
+    wait_for("the refusal", lambda: sentence in near.log())
+    wait_for("the refusal at the other end", lambda: sentence in far.log())
+    with client(far, "far", "out/#") as table, client(near, "near") as publisher:
+        publisher.publish("out/1", b"waits", qos=2)
+        assert [one for one in table.settle() if isinstance(one, Publish)] == []
+        fork(restored.data_dir)
+        assert table.take_payloads(1) == [b"waits"]
+    assert ACCEPTED in near.log()
+    assert ACCEPTED in far.log()
+
+
+def status_is_connected(near: Broker) -> bool:
+    """Whether the broker's bridge is connected."""
+    with client(near, "asks", "$SYS/broker/bridge/up/state") as asking:
+        return asking.take().payload == b"connected"
