@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ def guarded(directory: Path, hasher: PasswordHasher, **settings: object) -> Iter
         "access.password_file": directory / "passwords",
         "access.ban_exempt": '["::1/128"]',
         "status.sys_interval_s": 0.2,
+        "listener.connect_timeout_s": DEADLINE_S,  # in which all wrong passwords are checked
         **{f"access.{name}": value for name, value in settings.items()},
     }
     with running_broker(directory, given) as broker:
@@ -71,8 +72,8 @@ def told(client: RawClient, topic: str, expected: bytes) -> None:
 
 def test_wrong_passwords_keep_nobody_out(tmp_path: Path) -> None:
     """Before, all stood in one line, and the right ones waited for every wrong one."""
-    with guarded(tmp_path, SLOW) as broker:
-        attackers = [come_from(ATTACKER, broker) for _ in range(50)]
+    with ExitStack() as connected, guarded(tmp_path, SLOW) as broker:
+        attackers = [connected.enter_context(come_from(ATTACKER, broker)) for _ in range(50)]
         for number, attacker in enumerate(attackers):
             log_in(attacker, f"guess{number}", "wrong")
         with come_from(HONEST, broker) as honest:

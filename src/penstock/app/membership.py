@@ -48,6 +48,7 @@ from penstock.services.standby import ClusterAnswers, StandbyControl, find_succe
 from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
+from penstock.telemetry.terminal import print_line
 from penstock.transport.listener import ListeningSockets
 from penstock.version import __version__, build_kind
 
@@ -150,7 +151,7 @@ class RunningMember:
             self._children.start_admin()
             urls = " ".join(listeners.urls)
             self._parts.manager.notify_ready(f"standby on {urls}")
-            print(f"penstock standby {urls}{self._children.urls}", flush=True)
+            print_line(f"penstock standby {urls}{self._children.urls}")
             opener = await following
             return opener
         finally:

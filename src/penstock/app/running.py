@@ -75,6 +75,7 @@ from penstock.store.api import Store
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
+from penstock.telemetry.terminal import print_line
 from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepare_descriptors
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
@@ -458,7 +459,7 @@ class RunningBroker:
             logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         self._manager.notify_ready(f"serving {urls}")
-        print(f"penstock ready {urls}{self._children.urls}", flush=True)
+        print_line(f"penstock ready {urls}{self._children.urls}")
         if self._has_pending_reload:
             self._on_hangup()
 

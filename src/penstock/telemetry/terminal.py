@@ -54,6 +54,16 @@ class TerminalSafe(bytes):
     """Bytes that need no escaping: the user's own colours, and text that is escaped already."""
 
 
+def print_line(line: str) -> None:
+    """Print ``line`` on standard output at once, in one write.
+
+    Other threads and processes write to the same file, and where Python does not buffer
+    (``PYTHONUNBUFFERED``, as in many containers) ``print`` writes the end of the line by itself.
+    """
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def guard_terminals() -> None:
     """Replace `sys.stdout` and `sys.stderr` by an ``EscapingStream``, if they are terminals."""
     for name in ("stdout", "stderr"):

@@ -38,6 +38,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]:
     settings = {
         "access.password_file": users,
         "access.verified_s": 0,
+        "listener.connect_timeout_s": DEADLINE_S,
         "listener.allow_anonymous": "true",
         "listener.others": json.dumps(
             [{**other, "allow_anonymous": True} for other in listeners(directory, authority)]
