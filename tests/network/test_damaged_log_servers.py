@@ -107,6 +107,31 @@ def test_a_server_with_a_damaged_file_is_filled_anew(
     wait_until_filled_anew(machines, damaged)
 
 
+@pytest.mark.torture("a server takes minutes to be filled anew")
+@pytest.mark.parametrize("copy", ["older", "empty"])
+def test_a_server_whose_data_come_back_older_or_empty_has_the_whole_log_again(
+    machines: Machines, damaged: Machine, tmp_path: Path, copy: str
+) -> None:
+    damaged.nats.kill()
+    store = damaged.nats.store_dir
+    if copy == "older":
+        shutil.copytree(store, tmp_path / "copy")
+    damaged.member.resume()
+    machines.wait_until_healthy()
+    publish(wait_for("a primary", machines.primary), 50)
+    damaged.member.pause()
+    damaged.nats.kill()
+    shutil.rmtree(store)
+    if copy == "older":
+        shutil.copytree(tmp_path / "copy", store)
+    damaged.member.resume()
+    wait_for("a whole server", lambda: health_of(machines, damaged) == "whole", MENDED_S)
+    machines.wait_until_healthy()
+    publish(wait_for("a primary", machines.primary), 5)
+    for aside in set_aside(damaged):
+        shutil.rmtree(aside)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes system calls fail")
 def test_a_server_that_lives_on_a_failed_disk_is_restarted(
     machines: Machines, damaged: Machine

@@ -184,3 +184,31 @@ def test_tail_ends_in_a_sentence_when_the_log_goes_on_from_an_older_copy(
     assert code == 1
     assert b"they part at offset 2" in told
     assert b"start tail again" in told
+
+
+@pytest.mark.parametrize("copied", ["empty", "of another installation"])
+def test_a_reader_of_another_log_is_refused_and_told_which_log_it_read(
+    broker: Broker, clients: Clients, tmp_path: Path, copied: str
+) -> None:
+    with StreamClient(server_of(broker), connect_timeout_s=60) as stream:
+        publish(broker, clients, 4)
+        epoch, offset, mark = position(stream)
+    broker.stop()
+    shutil.rmtree(broker.data_dir)
+    if copied != "empty":
+        (tmp_path / "other").mkdir()
+        with running_broker(tmp_path / "other", stream=True) as other:
+            publish(other, clients, 9)
+            other.stop()
+        shutil.copytree(other.data_dir, broker.data_dir)
+    broker.start()
+    publish(broker, clients, 1)
+    with StreamClient(server_of(broker), connect_timeout_s=60) as stream:
+        found = stream.offsets("messages").epoch
+        assert found != epoch
+        with pytest.raises(EpochMismatch, match=f"{epoch}, and the log is now of epoch {found}"):
+            stream.check_position("messages", epoch, offset, mark)
+        with pytest.raises(EpochMismatch, match=f"{epoch}, and the log is now of epoch {found}"):
+            list(stream.read("messages", epoch, 0, 4))
+        with pytest.raises(EpochMismatch, match=epoch):
+            stream.lease(Lease("etl", "messages", (), epoch, offset, 60.0, mark=str(mark)))

@@ -213,3 +213,55 @@ def status_is_connected(near: Broker) -> bool:
     """Whether the broker's bridge is connected."""
     with client(near, "asks", "$SYS/broker/bridge/up/state") as asking:
         return asking.take().payload == b"connected"
+
+
+@pytest.mark.parametrize("copy", ["empty", "of another installation"])
+def test_a_bridge_begins_anew_with_an_empty_store_and_is_refused_with_another_ones(
+    bridged: tuple[Broker, Broker], tmp_path: Path, copy: str
+) -> None:
+    near, far = bridged
+    near.restart()
+    connected(near, times=2)
+    near.stop()
+    shutil.rmtree(near.data_dir)
+    if copy != "empty":
+        for name in ("elsewhere", "other"):
+            (tmp_path / name).mkdir()
+        with running_broker(tmp_path / "elsewhere") as elsewhere:
+            settings = with_bridges(bridge(elsewhere.address))
+            with running_broker(tmp_path / "other", settings) as other:
+                connected(other)
+                other.stop()
+        shutil.copytree(other.data_dir, near.data_dir)
+    near.start()
+    if copy == "empty":
+        replaced = "keeps a session of penstock-up that is unknown here; it is replaced, and the"
+        wait_for("its sentence", lambda: replaced in near.log())
+        connected(near, times=3)
+    else:
+        wait_for("the refusal", lambda: OLDER_STORE in near.log())
+        fork(near.data_dir)
+        connected(near, times=3)
+    with client(far, "far", "out/#") as table, client(near, "near") as publisher:
+        publisher.publish("out/1", b"new", qos=2)
+        assert table.take_payloads(1) == [b"new"]
+
+
+@pytest.mark.parametrize("copy", ["empty", "of another installation"])
+def test_a_bridge_sends_what_it_has_to_a_remote_broker_that_knows_nothing_of_it(
+    bridged: tuple[Broker, Broker], tmp_path: Path, copy: str
+) -> None:
+    near, far = bridged
+    far.stop()
+    shutil.rmtree(far.data_dir)
+    if copy != "empty":
+        (tmp_path / "other").mkdir()
+        with running_broker(tmp_path / "other") as other:
+            other.stop()
+        shutil.copytree(other.data_dir, far.data_dir)
+    with client(near, "near") as publisher:
+        publisher.publish("out/1", b"waits", qos=2)
+    far.start()
+    with client(far, "far", "out/#", kept=True) as table:
+        assert table.take_payloads(1) == [b"waits"]
+    assert near.log().count("which begins a new session") == 2

@@ -255,16 +255,20 @@ class History:
     Args:
         seed: of all that is drawn.
         directory: an empty directory.
+        kind: the format of the tables; drawn if it is empty.
+        starting: where landing begins; drawn if it is empty.
     """
 
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int, directory: Path, kind: str = "", starting: str = "") -> None:
         self.random = random.Random(seed)
         self.kind = self.random.choice(FORMATS)
+        self.kind = kind or self.kind
         self.directory = directory / "tables"
         self.directory.mkdir()
         self.log = ModelLog()
         self.told: list[str] = []
-        self._starting = self.random.choice(["earliest", "earliest", "latest"])
+        drawn = self.random.choice(["earliest", "earliest", "latest"])
+        self._starting = starting or drawn
         self._first = 0  # the offset at which landing begins
         self._copies: list[Path] = []
         self._jobs: list[Job] = []
@@ -323,6 +327,11 @@ class History:
             assert landed is not None
             assert landed.parts_at is not None, f"{epoch} {offset} is not marked"
             assert landed.parts_at <= offset
+
+    def land_all(self, count: int) -> None:
+        """Publish messages, and land all that the log has."""
+        self._publish(count)
+        self._finish()
 
     def interrupt(self) -> None:
         """Somewhere in a job: it is killed, or another job comes in between."""

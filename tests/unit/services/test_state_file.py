@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ import pytest
 from penstock.errors import StoreBroken, StoreFailed
 from penstock.services.state_file import FileStorage, StateFile
 from penstock.store.memory import MemoryStore
+from penstock.store.rocks import RocksStore
+from tests.contract.test_store import rows
 
 
 class Entry(msgspec.Struct):
@@ -67,3 +70,52 @@ async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="cannot be written: No such file"):
         await file.write(lambda: [Entry("a")])
     assert file.has_changed
+
+
+def of_copies(data_dir: Path, store: RocksStore) -> StateFile[Entry]:
+    return StateFile(FileStorage(data_dir / "entries.json"), Entry, store, "nobody knows")
+
+
+def grow(store: RocksStore, count: int) -> None:
+    end = store.log_extent().end
+    store.commit(rows(end, count))
+
+
+async def test_a_file_of_an_older_copy_or_of_a_newer_one_names_positions_that_the_log_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Older, its readers are where they were: more is kept for them. Newer, they go back to where
+    the log parts from what they read."""
+    data_dir = tmp_path / "data"
+    store = RocksStore(data_dir)
+    store.recover()
+    grow(store, 5)
+    await of_copies(data_dir, store).write(lambda: [Entry("reader", 5)])
+    store.close()
+    shutil.copytree(data_dir, tmp_path / "copy")
+    store = RocksStore(data_dir)
+    grow(store, 5)
+    file = of_copies(data_dir, store)
+    (older,) = file.read()
+    assert (older.offset, file.has_changed) == (5, False)
+    await file.write(lambda: [Entry("reader", 9)])
+    store.close()
+
+    for name in ("store", "committed"):  # the store comes back alone: the file is newer
+        put_back(tmp_path / "copy" / name, data_dir / name)
+    store = RocksStore(data_dir)
+    grow(store, 7)
+    file = of_copies(data_dir, store)
+    (newer,) = file.read()
+    store.close()
+    assert (newer.offset, newer.mark, file.has_changed) == (5, "", True)
+    assert "they part at offset 5" in caplog.text
+    assert "it goes back there" in caplog.text
+
+
+def put_back(copied: Path, to: Path) -> None:
+    if to.is_dir():
+        shutil.rmtree(to)
+        shutil.copytree(copied, to)
+    else:
+        shutil.copy2(copied, to)

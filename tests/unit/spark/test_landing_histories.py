@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, TableError
 from tests.support.budget import budget
 from tests.support.derived_histories import DerivedHistory
-from tests.support.landing_histories import History
+from tests.support.landing_histories import FORMATS, History
 
 HISTORIES = 40
 
@@ -40,3 +42,31 @@ def test_a_window_is_there_once_and_whole_or_its_job_is_refused(tmp_path: Path) 
             raise AssertionError(f"seed {seed}: {error!r}, after {history.told}") from error
         refusals += history.refusals
     assert refusals or budget(HISTORIES) < HISTORIES, "states were put back that do not fit"
+
+
+@pytest.mark.parametrize("copy", ["older", "empty"])
+@pytest.mark.parametrize("lost", [(ROWS,), (DEAD_LETTERS,), (ROWS, DEAD_LETTERS)])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_table_that_comes_back_alone_gets_what_it_lacks_or_is_refused(
+    tmp_path: Path, kind: str, lost: tuple[str, ...], copy: str
+) -> None:
+    """The rows without their dead letters, or the other way round; an Iceberg table without its
+    catalog."""
+    history = History(0, tmp_path, kind, "earliest")
+    history.land_all(10)
+    copied = tmp_path / "copy"
+    shutil.copytree(history.directory, copied)
+    history.land_all(20)
+    for name in lost:
+        shutil.rmtree(history.directory / name)
+        if copy == "older":
+            shutil.copytree(copied / name, history.directory / name)
+    if kind == "iceberg":
+        with pytest.raises(TableError, match="cannot be read"):
+            history.land_all(5)
+    elif lost == (DEAD_LETTERS,):
+        with pytest.raises(TableError, match="are older than the rows in"):
+            history.land_all(5)
+    else:
+        history.land_all(5)
+        history.verify()
