@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
+from penstock.engine.limits import EngineLimits
 from penstock.engine.publishing.connection_names import (
     ATTEMPTS_MAX,
+    CONNECTION,
     DIALLER_OLDER,
     NO_CONNECTION,
     PARTED,
@@ -24,7 +26,13 @@ from penstock.engine.publishing.connection_names import (
     judge_names,
     parse_names,
     refusal_sentence,
+    told_names,
 )
+from penstock.protocol import reasons
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Connack, Connect
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line
 
 A1, A2, A3 = (ConnectionName(number, f"{number:012x}") for number in (1, 2, 3))
 OTHER_2 = ConnectionName(2, "f" * 12)
@@ -128,3 +136,81 @@ def test_an_end_is_refused_exactly_when_it_lacks_a_connection_of_the_other(
             server = End((name,), (*server.past, count))
             if step == "connect":
                 dialler = replace(server)
+
+
+# -- at a server -----------------------------------------------------------------------------------
+
+
+def named(bench: Bench, client_id: str, told: str, expiry_s: int = 3600) -> tuple[Line, Connack]:
+    """A connection that tells its names; what was stored is committed."""
+    properties = Properties(user_properties=[(CONNECTION, told)], session_expiry_interval=expiry_s)
+    line, answer = bench.connect(Connect(client_id, V5, False, 0, properties=properties))
+    bench.commit()
+    return line, answer
+
+
+def echo(answer: Connack) -> ToldNames | None:
+    """What CONNACK tells."""
+    return told_names(answer.properties)
+
+
+def test_a_server_knows_the_last_connection_of_a_session_also_after_a_restart() -> None:
+    bench = Bench()
+    line, answer = named(bench, "box", f"{A1} {NO_CONNECTION}")
+    assert echo(answer) == ToldNames((A1,))
+    line.cut()
+    line, answer = named(bench, "box", f"{A2} {A1}")
+    assert echo(answer) == ToldNames((A2,))
+    line.cut()
+    bench.commit()
+    bench.restart()
+    _, answer = named(bench, "box", f"{OTHER_2} {A1}")
+    assert answer.reason_code == reasons.IMPLEMENTATION_SPECIFIC_ERROR
+    assert answer.properties is not None
+    assert "an older copy of this client's store" in (answer.properties.reason_string or "")
+    line, answer = named(bench, "box", f"{A3} {A2}")
+    assert (answer.reason_code, answer.session_present) == (0, True)
+
+
+def test_an_older_copy_takes_no_session_over_from_a_living_connection() -> None:
+    bench = Bench()
+    named(bench, "box", f"{A1} {NO_CONNECTION}")
+    line, _ = named(bench, "box", f"{A2} {A1}")
+    named(bench, "box", f"{OTHER_2} {NO_CONNECTION}")
+    assert line.session.link is not None
+
+
+def test_the_name_of_a_connection_ends_with_its_session() -> None:
+    """Else clients with ever new identifiers would take the room of producers for a year."""
+    bench = Bench()
+    line, _ = named(bench, "box", f"{A1} {NO_CONNECTION}", expiry_s=10)
+    assert len(bench.server.producers) == 1
+    line.cut()
+    bench.pass_s(11)
+    bench.commit()
+    assert len(bench.server.producers) == 0
+    bench.restart()
+    assert len(bench.server.producers) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "client_id"),
+    [(EngineLimits(producers_per_user_max=1), "box"), (EngineLimits(), "b" * 256)],
+)
+def test_a_session_for_whose_name_there_is_no_room_takes_no_part(
+    limits: EngineLimits, client_id: str
+) -> None:
+    bench = Bench(limits)
+    named(bench, "first", f"{A1} {NO_CONNECTION}")
+    line, answer = named(bench, client_id, f"{A1} {NO_CONNECTION}")
+    assert (answer.reason_code, echo(answer)) == (0, None)
+    line.cut()
+    _, answer = named(bench, client_id, f"{OTHER_2} {A1}")
+    assert (answer.reason_code, echo(answer)) == (0, None)
+
+
+def test_a_session_that_ends_with_its_connection_has_no_name() -> None:
+    bench = Bench()
+    _, answer = named(bench, "box", f"{A1} {NO_CONNECTION}", expiry_s=0)
+    assert echo(answer) is None
+    assert len(bench.server.producers) == 0

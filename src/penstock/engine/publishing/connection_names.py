@@ -28,8 +28,8 @@ A copy of a running end that is put back before the next connection has the same
 docs/durability.md. Other brokers, and versions before MQTT 5, do not take part.
 
 Names are stored like the numbers of producers (``producers``), among those of the session's user,
-under names that no client can have, and expire like those of sinks: a year after the last
-connection. Where the limits of producers leave no room, the session does not take part.
+under names that no client can have; they end with the session. Where the limits of producers leave
+no room, the session does not take part.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from penstock.engine.publishing.producers import (
     Producers,
     ProducerSequence,
 )
+from penstock.engine.routing.session_registry import SessionEnds
+from penstock.engine.session.session import Session
 from penstock.protocol.properties import Properties
 
 CONNECTION: Final = "penstock-connection"
@@ -160,7 +162,7 @@ def refusal_sentence(verdict: int, known: ConnectionName, told: ToldNames) -> st
 
 
 @final
-class ConnectionNames:
+class ConnectionNames(SessionEnds):
     """The last connection of each session, as one end has stored it.
 
     Args:
@@ -232,6 +234,10 @@ class ConnectionNames:
         self._store(None, client_id, epoch, (name,), now)
 
     # -- stored ------------------------------------------------------------------------
+
+    def on_session_end(self, session: Session) -> None:
+        """Forget the name of the last connection of ``session``."""
+        self._producers.forget(session.username, _PREFIX + session.client_id)
 
     def _has_room(self, username: str | None, client_id: str) -> bool:
         is_short = len(client_id) < NAME_CHARACTERS_MAX

@@ -67,6 +67,13 @@ class LowestOffsetSearch:
         return not self._to_visit
 
 
+class SessionEnds:
+    """Is told of each stored session that ends; ``connection_names`` overrides it."""
+
+    def on_session_end(self, session: Session) -> None:
+        """Forget what is stored about ``session``, in the open batch."""
+
+
 @final
 class Registry:
     """The sessions of one broker.
@@ -91,6 +98,7 @@ class Registry:
         limits_by_name: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
+        self.session_ends = SessionEnds()
         self.index = SessionIndex()
         drops.fallback = context.turn.counters.fallback
         self._context = context
@@ -346,6 +354,7 @@ class Registry:
         self._drops.forget(session.client_id)
         if session.is_stored:
             self._context.batch.end_session(session.client_id, session.number)
+            self.session_ends.on_session_end(session)
 
 
 def _number(record: SessionRecord) -> int:

@@ -116,6 +116,7 @@ class Server:
         self.registry = Registry(
             self.context, self.router, self.wills, limits, self.drops, limits_by_name
         )
+        self.registry.session_ends = self.connection_names
         for named in (limits_by_name or {}).values():
             self.router.may_refuse = self.router.may_refuse or named.rejects
         self.bans = Bans()
