@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import ssl
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from penstock.cluster.setup.files import renew_certificates
 from penstock.cluster.setup.machines import Ports, parse_machines
 from penstock.config.load import load_settings
 from penstock.errors import ConfigError
-from tests.support.cluster_directories import needs_nats_server, run_init
+from tests.support.cluster_directories import needs_nats_server, run_cluster, run_init
 
 MACHINES = ("a=10.0.0.1", "b=[fd00::2]", "c=mqtt-c.example.org")
 TRIAL = ("a=127.0.0.1", "b=127.0.0.1", "c=127.0.0.1")
@@ -184,3 +185,63 @@ def handshake(directory: Path, authority: str, host: str) -> bool:
             except ssl.SSLWantReadError:
                 pass
     return done == {client, server}
+
+
+@pytest.mark.parametrize(
+    ("machines", "options", "added"),
+    [
+        (MACHINES, (), "d=10.0.0.4"),
+        (MACHINES, ("--separate", "--place", "/etc/penstock"), "d=10.0.0.4"),
+        (TRIAL, ("--no-tls",), "d=127.0.0.1"),
+    ],
+)
+def test_an_added_machine_has_the_files_that_init_would_have_written_for_it(
+    tmp_path: Path, machines: tuple[str, ...], options: tuple[str, ...], added: str
+) -> None:
+    """But for what is random or new each time: certificates, and what they prove is the same."""
+    to, larger = tmp_path / "three", tmp_path / "four"
+    run_init(*machines, "--to", str(to), *options)
+    run_init(*machines, added, "--to", str(larger), *options)
+    before = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    printed = run_cluster("add", str(to), added)
+    assert 'members = ["a", "b", "c", "d"]' in printed
+    assert {path: path.read_bytes() for path in before} == before
+    secrets = ("nats.login", "nats-system.login", "seed.token")
+    for path in (larger / "d").iterdir():
+        own = to / "d" / path.name
+        assert own.stat().st_mode & 0o077 == 0
+        if path.name in secrets:
+            assert own.read_bytes() == (to / "a" / path.name).read_bytes()
+        elif path.suffix not in (".pem", ".key"):
+            assert without_passwords(own) == without_passwords(path)
+    if "--no-tls" not in options:
+        authority = (to / "authority" / "authority.pem").read_bytes()
+        assert (to / "d" / "authority.pem").read_bytes() == authority
+        (tmp_path / "chain.pem").write_bytes(
+            (to / "d" / "server.pem").read_bytes() + (to / "d" / "server.key").read_bytes()
+        )
+        (tmp_path / "own.pem").write_bytes(authority)
+        assert handshake(tmp_path, "own.pem", "10.0.0.4")
+    assert "replicas = 5" in run_cluster("add", str(to), added.replace("d=", "e="))
+
+
+def test_a_mistake_when_a_machine_is_added_is_one_sentence(tmp_path: Path) -> None:
+    to = tmp_path / "cluster"
+    run_init(*MACHINES, "--to", str(to))
+    for machine, sentence in (
+        ("b=10.0.0.4", "there is a machine b already"),
+        ("d", "must be NAME=HOST"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            run_cluster("add", str(to), machine)
+    with pytest.raises(ConfigError, match=r"no machine with a penstock\.toml"):
+        run_cluster("add", str(tmp_path), "d=10.0.0.4")
+    (to / "a" / "nats.conf").write_text("listen: 0.0.0.0:4222\n")
+    with pytest.raises(ConfigError, match="not as 'penstock cluster init' writes them"):
+        run_cluster("add", str(to), "d=10.0.0.4")
+    assert not (to / "d").exists()
+
+
+def without_passwords(path: Path) -> str:
+    """The text of a file of a machine, with another word for each random one."""
+    return re.sub(r"[A-Za-z0-9_-]{43}", "*", path.read_text())

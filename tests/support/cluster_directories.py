@@ -31,11 +31,16 @@ _PORTS: Final = ("nats", "route", "monitoring", "mqtt", "stream")
 
 def run_init(*arguments: str) -> str:
     """Run `penstock cluster init`; return what it prints."""
+    return run_cluster("init", *arguments)
+
+
+def run_cluster(*arguments: str) -> str:
+    """Run `penstock cluster …`; return what it prints."""
     from typer.testing import CliRunner
 
     from penstock.cli.main import app
 
-    result = CliRunner().invoke(app, ["cluster", "init", *arguments])
+    result = CliRunner().invoke(app, ["cluster", *arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -43,13 +48,14 @@ def run_init(*arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def cluster_directories(directory: Path, *options: str) -> Iterator[Path]:
-    """Write the directories of three machines below ``directory / "cluster"``, and hold the ports.
-
-    The files name each other by absolute paths.
-    """
+def cluster_directories(
+    directory: Path, *options: str, spare_hosts: Sequence[str] = ()
+) -> Iterator[Path]:
+    """Write the directories of three machines below ``directory / "cluster"``, and hold the ports,
+    on ``spare_hosts``, too."""
     with contextlib.ExitStack() as held:
-        ports = [str(_on_all(held)) for _ in _PORTS]
+        hosts = (*MACHINES.values(), *spare_hosts)
+        ports = [str(_on_all(held, hosts)) for _ in _PORTS]
         named = [
             word
             for name, port in zip(_PORTS, ports, strict=True)
@@ -74,7 +80,7 @@ def settings_of(machine: Path) -> Settings:
     return load_settings(config, overrides | {"durability.data_dir": machine / "data"}, {})
 
 
-def _on_all(held: contextlib.ExitStack, hosts: Sequence[str] = tuple(MACHINES.values())) -> int:
+def _on_all(held: contextlib.ExitStack, hosts: Sequence[str]) -> int:
     """Return a port that is free on all hosts, and hold it there."""
     while True:
         with contextlib.ExitStack() as tried:

@@ -151,6 +151,41 @@ def init(
 
 
 @app.command()
+def add(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory that 'penstock cluster init' made.")
+    ],
+    machine: Annotated[
+        str, typer.Argument(metavar="NAME=HOST", help="The new machine: its name, and its address.")
+    ],
+) -> None:
+    """Write the files of one more machine of a cluster, with the authority and passwords in DIR.
+
+    Nothing of the other machines is changed: it says what to write there.
+    """
+    from datetime import UTC, datetime
+
+    from penstock.cluster.setup.adding import add_to_cluster
+    from penstock.cluster.setup.files import REPLICAS_MAX, serve_command
+    from penstock.config.toml_values import toml_value
+
+    plan, written = add_to_cluster(directory, machine, datetime.now(UTC))
+    added = plan.machines[-1]
+    target = f" as {plan.place}" if plan.place else ""
+    print(f"wrote {written}\n\nCopy it to its machine{target}, and start it there:")
+    first = "" if plan.is_embedded else f"nats-server -c {plan.path('nats.conf')} & "
+    directory_there = plan.place or added.name
+    print(f"  on {added.host}:  cd {directory_there} && {first}{serve_command(plan)}")
+    names = toml_value([one.name for one in plan.machines])
+    print(
+        "\nThen write into [cluster] on the other machines, and restart one after the other, the"
+        f" primary last:\n  members = {names}"
+    )
+    if len(plan.machines) == REPLICAS_MAX:
+        print(f"  replicas = {REPLICAS_MAX}    # when all {REPLICAS_MAX} servers run")
+
+
+@app.command()
 def remove(
     server: Annotated[
         str, typer.Argument(metavar="NAME", help="The machine that will not come back.")

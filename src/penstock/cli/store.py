@@ -176,7 +176,8 @@ def restore(source: BackupDir, config: ConfigFile = None, data_dir: DataDir = No
     directory = _directory(config, data_dir)
     manifest, epoch = restore_store(source, directory)
     print(
-        f"restored {directory} as it was at {manifest.made_at}\n"
+        f"restored {directory} as it was at {manifest.made_at}: what was acknowledged since then is"
+        " not in it\n"
         f"the log continues at offset {manifest.end}, in the new epoch {epoch}: {_READERS_ADVICE}"
     )
 

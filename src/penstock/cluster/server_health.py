@@ -36,9 +36,10 @@ REFILL_S: Final = 30.0
 CRASHES_MAX: Final = 3
 """Number of ends by itself, since it was whole, after which a server's data count as lost."""
 
-Health = Literal["unknown", "whole", "behind", "silent", "damaged", "lost"]
-"""Health of a server: "behind" lacks entries at the end, "silent" does not answer, "damaged" lacks
-entries elsewhere or has others, "lost" makes no progress even after a restart."""
+Health = Literal["unknown", "whole", "spare", "behind", "silent", "damaged", "lost"]
+"""Health of a server: "spare" is to keep no copy of the log, because other servers keep all of
+them, "behind" lacks entries at the end, "silent" does not answer, "damaged" lacks entries elsewhere
+or has others, "lost" makes no progress even after a restart."""
 
 
 class Remedy(Enum):
@@ -56,6 +57,7 @@ class ServerLook(NamedTuple):
         is_told: whether the login may ask for the state; without it nothing is known.
         answers: whether the server answers.
         has_log: whether it has a copy of the log.
+        is_spare: whether the leader counts it among the servers without a copy.
         first: first sequence of its copy.
         last: last sequence of its copy.
         missing: number of entries missing in the middle of its copy.
@@ -69,6 +71,7 @@ class ServerLook(NamedTuple):
     is_told: bool = True
     answers: bool = False
     has_log: bool = False
+    is_spare: bool = False
     first: int = 0
     last: int = 0
     missing: int = 0
@@ -117,6 +120,9 @@ class ServerJudge:
         former_last, self._last = self._last, look.last
         if not look.is_told:
             return Judgement("unknown")
+        if look.is_spare:
+            self._still_s = 0.0
+            return Judgement("spare")
         damage = _damage_in(look)
         self._damaged_looks = self._damaged_looks + 1 if damage else 0
         if self._damaged_looks >= CONFIRMING_LOOKS:

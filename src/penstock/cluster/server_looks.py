@@ -71,6 +71,9 @@ class ServerWatch:
             return ServerLook()  # no server answers: there is nothing to judge it by
         goes_on = self.state.has_quorum and bool(self.state.leader)
         look = self._nats_look() if self._is_nats else self._etcd_look()
+        names = [node.name for node in self.state.nodes]
+        if self._is_nats and goes_on and self._settings.local_server_name not in names:
+            return look._replace(is_spare=look.answers)
         return look._replace(log_goes_on=goes_on, changed=self._compare(look, position))
 
     def let_another_lead(self) -> None:

@@ -456,8 +456,8 @@ _CLUSTER: Final = (
     Family(
         "cluster_server_health",
         GAUGE,
-        "1 for the health of the log's server on this machine (whole, behind, silent, damaged,"
-        " lost, unknown), 0 for the others",
+        "1 for the health of the log's server on this machine (whole, spare, behind, silent,"
+        " damaged, lost, unknown), 0 for the others",
         ("health",),
     ),
     Family(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.cluster.beats import Beat
-from penstock.cluster.log import LogState, LogUnavailable
+from penstock.cluster.log import LogMissing, LogState, LogUnavailable
 from penstock.cluster.member import Member
 from penstock.control.admin_requests import Reload, Reloaded
 from penstock.control.client import Backup
@@ -34,6 +34,16 @@ from penstock.store.manifest import Manifest
 
 SWITCH_LAG_MAX: Final = 1000
 """Largest lag of a standby, in entries, at which it may take over: clients wait for the rest."""
+
+CATCH_UP_S_MAX: Final = 30.0
+"""Seconds for which a backup of a standby waits until the view has all that the log had when it was
+asked for."""
+
+_LOOK_S: Final = 0.05
+_NOBODY_KNOWS: Final = (
+    "nobody knows whether this view has all that was acknowledged: {}; try again, or stop this"
+    " member: then the command takes what its store has"
+)
 
 
 def find_successor(member: Member, name: str = "") -> Beat:
@@ -207,9 +217,36 @@ class StandbyControl:
         destination = Path(request.destination)
         if not destination.is_absolute():
             raise StoreError(f"the path {request.destination} is not absolute")
-        database = self._member.database
-        if database is None:
-            raise StoreFailed("the view is not open: try again soon")
-        loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
+            await self._read_up_to_now()
+            database = self._member.database
+            if database is None:
+                raise StoreFailed("the view is not open: try again soon")
+            loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, back_up, database, destination)
+
+    async def _read_up_to_now(self) -> None:
+        """Wait until the view has all that the log has now: all that was acknowledged. A log that
+        is gone has nothing that the view lacks.
+
+        Raises:
+            StoreFailed: the log does not answer, or the view does not come so far.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            log = await loop.run_in_executor(None, self._member.log_state)
+        except LogMissing:
+            return
+        except PenstockError as error:
+            raise StoreFailed(_NOBODY_KNOWS.format(error)) from error
+        if not log.has_quorum:
+            raise StoreFailed(_NOBODY_KNOWS.format("the cluster's log has no majority"))
+        ends_s = loop.time() + CATCH_UP_S_MAX
+        while self._member.position.sequence < log.bounds.last:
+            if loop.time() > ends_s:
+                lag = log.bounds.last - self._member.position.sequence
+                raise StoreFailed(
+                    f"this view is {lag:,} entries behind the cluster's log, so a backup would lack"
+                    " what was acknowledged: ask another member, or wait"
+                )
+            await asyncio.sleep(_LOOK_S)

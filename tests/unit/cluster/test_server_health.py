@@ -50,6 +50,14 @@ def test_a_server_that_has_what_the_view_had_at_the_look_before_is_whole() -> No
     assert judged.look(GOOD._replace(last=130), end=150).health == "whole"
 
 
+def test_a_server_that_is_to_keep_no_copy_is_left_alone() -> None:
+    """One of four machines: the log has three copies."""
+    judged = Judged()
+    spare = ServerLook(answers=True, is_spare=True, log_goes_on=True)
+    for _ in range(100):
+        assert judged.look(spare) == Judgement("spare")
+
+
 @pytest.mark.parametrize(
     ("look", "why"),
     [

@@ -8,4 +8,6 @@
     the configuration of a NATS server, as text. Pure.
 ``files.py``
     all files of all machines, and the directory they are written into.
+``adding.py``
+    those of a machine that is added to them, for `penstock cluster add`.
 """

@@ -115,27 +115,48 @@ def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetim
     files: Files = {}
     authority = make_authority(plan.name, now) if plan.has_tls else None
     for machine in plan.machines:
-        own = {
-            SETTINGS: _settings(plan, machine),
-            SERVER_CONFIG: _server_config(plan, machine, passwords),
-            LOGIN: f"{USER}:{passwords.brokers}\n",
-            SYSTEM_LOGIN: f"{SYSTEM_USER}:{passwords.system}\n",
-            SEED_TOKEN: f"{passwords.seeds}\n",
-            README: _readme(plan, machine),
-        }
-        files |= {f"{machine.name}/{name}": text.encode() for name, text in own.items()}
-        if authority is not None:
-            signed = make_certificate(authority, machine.name, machine.host, now)
-            files[f"{machine.name}/{AUTHORITY}"] = authority.certificate
-            files[f"{machine.name}/{CERTIFICATE}"] = signed.certificate
-            files[f"{machine.name}/{KEY}"] = signed.key
+        own = machine_files(plan, machine, passwords, authority, now)
+        files |= {f"{machine.name}/{name}": content for name, content in own.items()}
     if authority is not None:
         files |= _authority_files(authority)
     return files
 
 
+def machine_files(
+    plan: ClusterPlan,
+    machine: Machine,
+    passwords: Passwords,
+    authority: IssuedCertificate | None,
+    now: datetime.datetime,
+) -> Files:
+    """Return the files of one machine of a cluster, by their names in its directory.
+
+    Args:
+        plan: the cluster.
+        machine: a machine of the plan.
+        passwords: the secrets of the cluster.
+        authority: signs the machine's certificate; None for no TLS.
+        now: the present time, with its time zone, from which the certificate is valid.
+    """
+    texts = {
+        SETTINGS: _settings(plan, machine),
+        SERVER_CONFIG: _server_config(plan, machine, passwords),
+        LOGIN: f"{USER}:{passwords.brokers}\n",
+        SYSTEM_LOGIN: f"{SYSTEM_USER}:{passwords.system}\n",
+        SEED_TOKEN: f"{passwords.seeds}\n",
+        README: _readme(plan, machine),
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    if authority is not None:
+        signed = make_certificate(authority, machine.name, machine.host, now)
+        files[AUTHORITY] = authority.certificate
+        files[CERTIFICATE] = signed.certificate
+        files[KEY] = signed.key
+    return files
+
+
 def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Create ``directory`` with the files of a cluster, readable for their owner only.
+    """Create ``directory`` with ``files``, readable for their owner only.
 
     Raises:
         ConfigError: the directory exists already, or cannot be written.
@@ -174,13 +195,9 @@ def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
         ConfigError: the authority or its key is missing, there is no machine, or a file cannot be
             used.
     """
-    authority_directory = directory / AUTHORITY_DIRECTORY
     written: list[Path] = []
     try:
-        authority = IssuedCertificate(
-            (authority_directory / AUTHORITY).read_bytes(),
-            (authority_directory / AUTHORITY_KEY).read_bytes(),
-        )
+        authority = read_authority(directory)
         for certificate in sorted(directory.glob(f"*/{CERTIFICATE}")):
             machine = certificate.parent
             host = read_host(certificate.read_bytes())
@@ -194,11 +211,21 @@ def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
         raise ConfigError(f"{error.filename} cannot be used: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(
-            f"{authority_directory} has no authority with its key: {error}"
+            f"{directory / AUTHORITY_DIRECTORY} has no authority with its key: {error}"
         ) from error
     if not written:
         raise ConfigError(f"there is no machine with a {CERTIFICATE} below {directory}")
     return written
+
+
+def read_authority(directory: Path) -> IssuedCertificate:
+    """Return the authority in the directory of a cluster, with its key.
+
+    Raises:
+        OSError: one of the files cannot be read.
+    """
+    place = directory / AUTHORITY_DIRECTORY
+    return IssuedCertificate((place / AUTHORITY).read_bytes(), (place / AUTHORITY_KEY).read_bytes())
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -114,6 +114,25 @@ def parse_machines(texts: Sequence[str], first: Ports) -> tuple[Machine, ...]:
     return tuple(machines)
 
 
+def add_machine(machines: Sequence[Machine], text: str) -> tuple[Machine, ...]:
+    """Return ``machines`` and one more, given as ``NAME=HOST``, with the ports of the first; on a
+    host of others with ports above theirs.
+
+    Raises:
+        ConfigError: as for ``parse_machines``.
+    """
+    name, host = _parse_machine(text)
+    if any(machine.name == name for machine in machines):
+        raise ConfigError(f"there is a machine {name} already")
+    if len(machines) >= MACHINES_MAX:
+        raise ConfigError(f"a cluster has {MACHINES_MAX} machines at most")
+    beside = [machine.ports for machine in machines if machine.host == host]
+    ports = max(beside, key=lambda one: one.nats).above(1) if beside else machines[0].ports
+    added = (*machines, Machine(name, host, ports))
+    _check_ports(added)
+    return added
+
+
 def _parse_machine(text: str) -> tuple[str, str]:
     name, separator, host = text.partition("=")
     host = host.removeprefix("[").removesuffix("]")
