@@ -30,7 +30,12 @@ from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
 from penstock.engine.limits import EngineLimits
-from penstock.engine.publishing.connection_names import CONNECTION, ToldNames, told_names
+from penstock.engine.publishing.connection_names import (
+    CONNECTION,
+    ToldNames,
+    told_names,
+    unknown_ids,
+)
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.errors import LocalProtocolError
@@ -241,6 +246,13 @@ class Dialler:
             logger.warning(
                 "%s: %s: an older copy of the data at one of the two ends was put back, and"
                 " accepted by an operator: messages may come twice, with QoS 2 too",
+                self._owner,
+                self.url,
+            )
+        elif connack.session_present and unknown_ids(connack.properties, self._session):
+            logger.warning(
+                "%s: %s has QoS 2 messages of this session that are unknown here: was an older copy"
+                " of the data at this end put back? They are released; messages may come twice",
                 self._owner,
                 self.url,
             )

@@ -688,3 +688,27 @@ def test_packets_are_as_large_as_both_sides_allow(
     rig = Rig(limits=limits)
     rig.says(Connack(0, True, Properties(maximum_packet_size=theirs)))
     assert rig.connection.link.max_packet_size_bytes == least
+
+
+def test_what_only_the_server_knows_is_released_before_anything_is_sent() -> None:
+    """This side is an older copy: its next message would be taken for a repeat of that one."""
+    rig = opened()
+    rig.publish(b"known", 2)
+    rig.connection.lost("cut", rig.now)
+    rig.dial()
+    told = Properties(user_properties=[("penstock-unreleased", "1 2")])
+    assert rig.says(Connack(0, True, told)) == [Pubrel(2)]
+    assert rig.publish(b"new", 2) == []
+    assert rig.says(Pubcomp(2, 0x92)) == [
+        Publish("t", b"known", 2, False, True, 1),
+        Publish("t", b"new", 2, False, False, 2),
+    ]
+
+
+@pytest.mark.parametrize("told", ["", "0", "x", "1  2", "70000", "1 " * 501])
+def test_a_list_of_messages_that_is_none_is_passed_over(told: str) -> None:
+    rig = opened()
+    rig.connection.lost("cut", rig.now)
+    rig.dial()
+    properties = Properties(user_properties=[("penstock-unreleased", told)])
+    assert rig.says(Connack(0, True, properties)) == []

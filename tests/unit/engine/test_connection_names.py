@@ -21,6 +21,7 @@ from penstock.engine.publishing.connection_names import (
     PARTED,
     SAME,
     SERVER_OLDER,
+    UNRELEASED,
     ConnectionName,
     ToldNames,
     judge_names,
@@ -30,7 +31,7 @@ from penstock.engine.publishing.connection_names import (
 )
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Connack, Connect
+from penstock.protocol.packets import Connack, Connect, Publish, Pubrel
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line
 
@@ -214,3 +215,20 @@ def test_a_session_that_ends_with_its_connection_has_no_name() -> None:
     _, answer = named(bench, "box", f"{A1} {NO_CONNECTION}", expiry_s=0)
     assert echo(answer) is None
     assert len(bench.server.producers) == 0
+
+
+def test_a_server_tells_which_messages_of_the_session_are_not_released() -> None:
+    bench = Bench()
+    line, answer = named(bench, "box", f"{A1} {NO_CONNECTION}")
+    line.send(Publish("t", b"", 2, packet_id=7), Publish("t", b"", 2, packet_id=65_535))
+    bench.commit()
+    line.cut()
+    line, answer = named(bench, "box", f"{A2} {A1}")
+    assert answer.properties is not None
+    assert (UNRELEASED, "7 65535") in (answer.properties.user_properties or [])
+    line.send(Pubrel(7), Pubrel(65_535))
+    bench.commit()
+    line.cut()
+    _, answer = named(bench, "box", f"{A3} {A2}")
+    assert answer.properties is not None
+    assert UNRELEASED not in dict(answer.properties.user_properties or [])

@@ -17,8 +17,8 @@ Keep alive: PINGREQ is sent every three quarters of the interval, even while oth
 [MQTT-3.1.2-20]. The connection is ended if the server sends nothing, not even PINGRESP, for one and
 a half intervals.
 
-If the session is *inherited* from an earlier program, the packet identifiers that may be in use on
-the server are released first (``packet_id_cleanup``).
+If the session is *inherited* from an earlier program, or is an older copy, the packet identifiers
+that may be in use on the server are released first (``packet_id_cleanup``).
 
 Messages from the server are passed to the ``ClientCallbacks``, which settle them when they are
 processed (``client_inbound``).
@@ -39,6 +39,7 @@ from penstock.engine.dialling.client_inbound import ClientInbound
 from penstock.engine.dialling.packet_id_cleanup import PacketIdCleanup
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.publishing.connection_names import unknown_ids
 from penstock.engine.session.session import Session
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
@@ -213,8 +214,11 @@ class ClientConnection(Connection):
         self._application.on_connected(connack, now)
         if self.state != CONNECTED:
             return
+        unknown = unknown_ids(connack.properties, self._session) if present else []
         if self.needs_packet_id_cleanup:
-            self._cleanup.release(self._session, self.link, self.limits, now)
+            self._cleanup.release_all(self._session, self.link, self.limits, now)
+        elif unknown:
+            self._cleanup.release(unknown, self.link, self.limits, now)
         else:
             self._session.attach(self.link, self.limits, self._window, now)
 

@@ -8,6 +8,9 @@ passed::
 
       CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ the session is attached
                                                 └─ timeout ────────▲
+
+A Penstock server tells which messages it has not released (``connection_names``): of those, the
+ones that this side does not know are released in the same way.
 """
 
 from __future__ import annotations
@@ -39,16 +42,20 @@ class PacketIdCleanup:
         """Return whether PUBCOMPs of the server are still awaited."""
         return len(self._awaited_pubcomps) > 0
 
-    def release(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
+    def release_all(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
         """Send PUBREL for all packet identifiers that ``session`` will use."""
         last_id = PACKET_IDENTIFIERS
         if not session.is_stored:
             own = limits.window(PACKET_IDENTIFIERS)
             last_id = min(own + _REQUEST_IDS, PACKET_IDENTIFIERS)
         session.limit_packet_ids(last_id)
-        self._awaited_pubcomps = set(range(1, last_id + 1))
+        self.release(list(range(1, last_id + 1)), link, limits, now)
+
+    def release(self, packet_ids: list[int], link: Link, limits: EngineLimits, now: Now) -> None:
+        """Send PUBREL for ``packet_ids``."""
+        self._awaited_pubcomps = set(packet_ids)
         self.until_s = now.monotonic_s + limits.connect_timeout_s
-        for packet_id in range(1, last_id + 1):
+        for packet_id in packet_ids:
             link.send_after_commit(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
 
     def handle_pubcomp(self, packet_id: int) -> bool:

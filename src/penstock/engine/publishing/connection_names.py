@@ -24,8 +24,14 @@ An older end is refused, in a sentence, until an operator accepts the copy: a ne
 Then both ends forget which QoS 2 messages they received; what the older end sends once more may
 come twice, and is logged.
 
-A copy of a running end that is put back before the next connection has the same name: see
-docs/durability.md. Other brokers, and versions before MQTT 5, do not take part.
+A copy of a running end that is put back before the next connection knows its name. So CONNACK also
+tells which QoS 2 messages the accepting end has received and not released::
+
+      CONNACK   penstock-unreleased: 5 7 9
+
+The dialling end has all of them in its window, or it is an older copy: then it releases what it
+does not know (``dialling.packet_id_cleanup``), so that no new message is taken for a repeat. Other
+brokers, and versions before MQTT 5, do not take part.
 
 Names are stored like the numbers of producers (``producers``), among those of the session's user,
 under names that no client can have; they end with the session. Where the limits of producers leave
@@ -38,6 +44,7 @@ import re
 from typing import Final, NamedTuple, final
 
 from penstock.engine.clock import Now
+from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.publishing.producers import (
     NAME_CHARACTERS_MAX,
     USER_CHARACTERS_MAX,
@@ -50,6 +57,12 @@ from penstock.protocol.properties import Properties
 
 CONNECTION: Final = "penstock-connection"
 """The user property of CONNECT and CONNACK."""
+
+UNRELEASED: Final = "penstock-unreleased"
+"""The user property of CONNACK with packet identifiers of received QoS 2 messages."""
+
+UNRELEASED_MAX: Final = 500
+"""Greatest number of packet identifiers in it."""
 
 PARTED_MARK: Final = "parted"
 """In CONNECT: an operator accepted the older copy. In CONNACK: what was received is forgotten."""
@@ -66,6 +79,8 @@ ATTEMPTS_MAX: Final = 8
 _PREFIX: Final = "\0"  # no producer's name of a client may contain it [MQTT-1.5.4-2]
 _NAME: Final = r"[0-9]{1,18}-[0-9a-f]{12}"
 _TOLD: Final = re.compile(rf"({_NAME}(?: {_NAME}){{0,{ATTEMPTS_MAX}}})( {PARTED_MARK})?")
+
+_IDS: Final = re.compile(rf"[1-9][0-9]{{0,4}}(?: [1-9][0-9]{{0,4}}){{0,{UNRELEASED_MAX - 1}}}")
 
 
 class ConnectionName(NamedTuple):
@@ -129,6 +144,23 @@ def parse_names(text: str) -> ToldNames | None:
         number, _, random = name.partition("-")
         names.append(ConnectionName(int(number), random))
     return ToldNames(tuple(names), found[2] is not None)
+
+
+def unknown_ids(properties: Properties | None, session: Session) -> list[int]:
+    """Return the packet identifiers in the properties of a CONNACK that ``session``, the one of the
+    dialling end, does not have in its window."""
+    if properties is None or properties.user_properties is None:
+        return []
+    window = session.transmission.window
+    for name, value in properties.user_properties:
+        if name == UNRELEASED and _IDS.fullmatch(value) is not None:
+            numbers = [int(number) for number in value.split(" ")]
+            return [
+                number
+                for number in numbers
+                if number <= PACKET_IDENTIFIERS and window.get(number) is None
+            ]
+    return []
 
 
 def judge_names(known: ConnectionName | None, told: ToldNames, is_forked: bool) -> int:

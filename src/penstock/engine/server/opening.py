@@ -43,6 +43,8 @@ from penstock.engine.publishing.connection_names import (
     CONNECTION,
     PARTED,
     SAME,
+    UNRELEASED,
+    UNRELEASED_MAX,
     ToldNames,
     told_names,
 )
@@ -454,6 +456,10 @@ class OpeningConnection(Connection):
             answer.user_properties = answer.user_properties or []
             accepted = ToldNames((told.this,), is_parted)
             answer.user_properties.append((CONNECTION, str(accepted)))
+            unreleased = session.inbound.first_ids(UNRELEASED_MAX)
+            if unreleased:
+                ids = " ".join([str(packet_id) for packet_id in unreleased])
+                answer.user_properties.append((UNRELEASED, ids))
 
     def _open_session(
         self,

@@ -81,6 +81,15 @@ class Inbound:
         """Return how many messages of this connection await PUBREL (MQTT 5 §4.9)."""
         return len(self._on_this_connection)
 
+    def first_ids(self, count: int) -> list[int]:
+        """Return the packet identifiers that wait for PUBREL, at most ``count``."""
+        found: list[int] = []
+        for packet_id in self._since_us:
+            if len(found) >= count:
+                break
+            found.append(packet_id)
+        return found
+
     def begin_connection(self, now: Now) -> None:
         """Begin a new connection: restart all timeouts, except those of MQTT 3.1 messages.
 
