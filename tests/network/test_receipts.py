@@ -124,6 +124,7 @@ def test_those_who_asked_are_told_once_their_table_has_the_message(
     assert correlation(first) == b"a"
     found = words(first)
     assert found.pop("penstock-landed-at").endswith("+00:00")
+    assert found.pop("penstock-mark") == str(stream.mark_at("messages", log.epoch, 1))
     assert found == {RECEIPT: "readings", "penstock-offset": "0", "penstock-epoch": log.epoch}
     assert publisher.settle() == [], "the others have not landed"
 

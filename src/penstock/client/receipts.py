@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, final
 
 from penstock.client.responses import Response, Responses
-from penstock.control.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, OFFSET, RECEIPT
+from penstock.control.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, MARK, OFFSET, RECEIPT
 from penstock.errors import ClientError
 from penstock.protocol.properties import Properties
 
@@ -32,12 +32,16 @@ class TableLocation:
         epoch: epoch of the broker's log; with ``offset`` the key of the row.
         offset: offset of the message in the broker's log.
         at: time at which the broker learned of the commit, UTC.
+        mark: the history of the log up to the message, as text: epoch and offset may come to stand
+            for another message if the broker's data directory is replaced by an older copy. Empty
+            if the broker is an older version.
     """
 
     table: str
     epoch: str
     offset: int
     at: datetime
+    mark: str = ""
 
 
 @final
@@ -76,6 +80,7 @@ class Receipt:
             user_properties[EPOCH],
             int(user_properties[OFFSET]),
             datetime.fromisoformat(user_properties[LANDED_AT]),
+            user_properties.get(MARK, ""),
         )
 
     async def ask(self, responses: Responses, properties: Properties | None) -> Properties:

@@ -23,8 +23,9 @@ ANY_TABLE: Final = "*"
 OFFSET: Final = "penstock-offset"
 EPOCH: Final = "penstock-epoch"
 LANDED_AT: Final = "penstock-landed-at"
-"""Further user properties of a receipt: offset and epoch of the message, and when the broker
-learned that it has landed."""
+MARK: Final = "penstock-mark"
+"""Further user properties of a receipt: offset and epoch of the message, when the broker learned
+that it has landed, and the history of the log up to the message (``store.mark``)."""
 
 OFFSETS_MAX: Final = 500
 """Most receipts of one request, so that a request fits into ``REQUEST_BYTES_MAX``."""

@@ -7,7 +7,7 @@
       the table readings has committed the message
          ⋮
       PUBLISH to R, QoS 1, C, penstock-receipt: readings, penstock-offset, penstock-epoch,
-              penstock-landed-at
+              penstock-mark, penstock-landed-at
 
 A receipt is a response as in MQTT 5 §4.10, and the broker is the responder. The broker publishes it
 only where the client itself may publish: the user who used the client's session last, or an
@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, final
 from penstock.control.landed_requests import (
     EPOCH,
     LANDED_AT,
+    MARK,
     OFFSET,
     RECEIPT,
     asks_for_receipt,
@@ -88,12 +89,12 @@ class Receipts:
         if failure:
             raise StoreFailed(failure)
         loop = asyncio.get_running_loop()
-        messages = await loop.run_in_executor(None, self._store.read, asking)
+        messages, marks = await loop.run_in_executor(None, self._read, asking)
         published = 0
         for begin in range(0, len(asking), SLICE_MESSAGES):
             for offset in asking[begin : begin + SLICE_MESSAGES]:
                 message = messages.get(offset)  # gone: retention was faster than the table
-                published += message is not None and self._publish(table, message)
+                published += message is not None and self._publish(table, message, marks[offset])
             self._driver.end_turn_soon()
             await asyncio.sleep(0)
         try:
@@ -112,7 +113,12 @@ class Receipts:
             )
         return ReceiptCounts(published, refused)
 
-    def _publish(self, table: str, message: Message) -> bool:
+    def _read(self, asking: Sequence[int]) -> tuple[dict[int, Message], dict[int, str]]:
+        """Return the messages that are still there, and the mark behind each."""
+        messages = self._store.read(asking)
+        return messages, {offset: str(self._store.mark_at(offset + 1)) for offset in messages}
+
+    def _publish(self, table: str, message: Message, mark: str) -> bool:
         try:
             requested = decode_properties(message.properties, 0, len(message.properties), PUBLISH)
         except RemoteProtocolError:
@@ -130,6 +136,7 @@ class Receipts:
                 (RECEIPT, table),
                 (OFFSET, str(message.offset)),
                 (EPOCH, self._store.epoch),
+                (MARK, mark),
                 (LANDED_AT, landed_at.isoformat(timespec="microseconds")),
             ],
         )

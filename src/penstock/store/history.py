@@ -175,9 +175,20 @@ def add_run(runs: Sequence[Run], epoch: str, end: int, name: str) -> list[Run]:
     return [*kept, Run(end, name)][-RUNS_MAX:]
 
 
+class ChunkDigest(NamedTuple):
+    """The digest of one chunk, with its first offset and the offset after its last one."""
+
+    begin: int
+    end: int
+    digest: bytes
+
+
+NO_CHUNK: Final = ChunkDigest(0, 0, NO_DIGEST)
+
+
 def find_digest(
     log: Rdict, whole: Callable[[bytes, bytes], bytes | None], offset: int
-) -> bytes | None:
+) -> ChunkDigest | None:
     """Return the digest of the chunk with the message before ``offset``; None if the log does not
     have that message.
 
@@ -192,7 +203,7 @@ def find_digest(
         StoreFormatError: it cannot be understood.
     """
     if offset == 0:
-        return NO_DIGEST
+        return NO_CHUNK
     chunks = log.iter()
     chunks.seek_for_prev(encode_key(offset - 1))
     if not chunks.valid():
@@ -200,10 +211,11 @@ def find_digest(
         return None
     key, value = chunks.key(), chunks.value()
     base = decode_key(key)
-    if base + summarize_chunk(value).rows < offset:
+    end = base + summarize_chunk(value).rows
+    if end < offset:
         return None
     chunk = whole(key, value)
-    return None if chunk is None else digest_of(base, chunk)
+    return None if chunk is None else ChunkDigest(base, end, digest_of(base, chunk))
 
 
 def mark_at(history: History, digest_at: DigestAt, offset: int) -> Mark:

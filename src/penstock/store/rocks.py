@@ -58,7 +58,15 @@ from penstock.store.database import (
 )
 from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.faults import ReadWriteLock, with_remedy
-from penstock.store.history import History, begin_run, find_digest, judge, mark_at
+from penstock.store.history import (
+    NO_CHUNK,
+    ChunkDigest,
+    History,
+    begin_run,
+    find_digest,
+    judge,
+    mark_at,
+)
 from penstock.store.identity import (
     CLOCK,
     COMMITS,
@@ -183,6 +191,7 @@ class RocksStore:
         self._end = find_end(self._database)
         self._runs = begin_run(self._database, self.epoch, self._end)
         self._lineage = read_lineage(self._database)
+        self._found_digest = NO_CHUNK
         self._digest = self._find_digest(self._end) or NO_DIGEST
         self._database.remove_parts("log", encode_key(self._end), encode_key(_NO_OFFSET))
         # Sizes are counted: RocksDB's estimate shrinks only when it compacts.
@@ -357,6 +366,7 @@ class RocksStore:
         The last removal by retention may not have been synced, and the data directory may be on
         another file system now.
         """
+        self._found_digest = NO_CHUNK
         self._reload_bounds()
         self._removal_failed = False
         self._lineage = read_lineage(self._database)
@@ -689,8 +699,14 @@ class RocksStore:
         return History(self.epoch, self._lineage, self._runs, self._end)
 
     def _find_digest(self, offset: int) -> bytes | None:
-        whole = partial(self._database.full_value, "log")
-        return find_digest(self._families["log"], whole, offset)
+        found: ChunkDigest | None = self._found_digest
+        if found is None or not found.begin < offset <= found.end:
+            whole = partial(self._database.full_value, "log")
+            found = find_digest(self._families["log"], whole, offset)
+        if found is None:
+            return None
+        self._found_digest = found  # many receipts ask about the messages of one chunk
+        return found.digest
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""

@@ -226,9 +226,10 @@ class LogFollower:
             found = find_digest(handles.log, whole, offset)
         except StoreFormatError as error:
             raise StoreFailed(f"the log cannot be read: {error}") from error
-        if found is not None:
-            self._newest_digest = place, found
-        return found
+        if found is None:
+            return None
+        self._newest_digest = place, found.digest
+        return found.digest
 
     def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
         """Yield the rows from `start` up to `end`, in batches in the order of offsets.
