@@ -14,14 +14,31 @@ CELLS = [pytest.param(cell, id=f"{cell.state}-{cell.copy}") for cell in read_cel
 
 
 @cache
-def functions_in(path: str) -> tuple[set[str], str]:
-    """The functions of a test file, and its texts."""
-    nodes = list(ast.walk(ast.parse((TESTS / path).read_text())))
-    names = {
-        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return names, "\n".join(text for text in texts if isinstance(text, str))
+def texts_of(path: str) -> dict[str, str]:
+    """The texts of each test of a file, with those of the constants and functions that it uses."""
+    tree = ast.parse((TESTS / path).read_text())
+    parts: dict[str, ast.AST] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            parts[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            parts[node.targets[0].id] = node.value
+    found: dict[str, str] = {}
+    for name in parts:
+        used, waiting = set[str](), [name]
+        while waiting:
+            part = waiting.pop()
+            if part in parts and part not in used:
+                used.add(part)
+                waiting += [one.id for one in ast.walk(parts[part]) if isinstance(one, ast.Name)]
+        values = (one.value for part in used for one in constants_in(parts[part]))
+        found[name] = "\n".join(value for value in values if isinstance(value, str))
+    return found
+
+
+def constants_in(node: ast.AST) -> list[ast.Constant]:
+    """The constants below a node."""
+    return [one for one in ast.walk(node) if isinstance(one, ast.Constant)]
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -29,9 +46,8 @@ def test_each_cell_names_tests_that_exist_and_check_its_sentence(cell: Cell) -> 
     texts = []
     for name in cell.tests:
         path, _, function = name.partition("::")
-        functions, text = functions_in(path)
-        assert function in functions
-        texts.append(text)
+        assert function in texts_of(path)
+        texts.append(texts_of(path)[function])
     assert cell.sentence in "\n".join(texts)
 
 

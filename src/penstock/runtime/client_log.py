@@ -44,8 +44,8 @@ class ClientLog:
         granted = connection.granted
         if granted is not None and granted.is_parted:
             logger.warning(
-                "client %s: an older copy of its data, or of this broker's, was put back, and"
-                " accepted by an operator: messages may come twice, with QoS 2 too",
+                "client %s: an older copy of the data at one end was put back, or a new outbox has"
+                " taken its place: messages may come twice, with QoS 2 too",
                 connection.client_id,
             )
         if granted is not None:

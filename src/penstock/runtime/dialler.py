@@ -227,29 +227,29 @@ class Dialler:
             self._driver.now(),
         )
         self._driver.end_turn_soon()  # CONNECT waits for the commit
-        if self._sent_names is not None:
-            connect.properties = connect.properties or Properties()
-            chosen = connect.properties.user_properties or []
-            connect.properties.user_properties = [*chosen, (CONNECTION, str(self._sent_names))]
+        connect.properties = connect.properties or Properties()
+        chosen = connect.properties.user_properties or []
+        connect.properties.user_properties = [*chosen, (CONNECTION, str(self._sent_names))]
 
     def _note_accepted_names(self, connack: Connack) -> None:
         """Store that the server has stored the name of this connection, if its CONNACK says so."""
-        told = told_names(connack.properties)
-        if self._sent_names is None or told is None or told.this != self._sent_names.this:
+        if self._sent_names is None:
             return
-        server = self._server
-        server.connection_names.accepted(
-            self._session.client_id, told.this, server.epoch, self._driver.now()
-        )
+        names, session = self._server.connection_names, self._session
+        told = told_names(connack.properties)
+        if told is None or told.this != self._sent_names.this:
+            names.passed_over(session.client_id, self._driver.now())
+            return
+        names.accepted(session.client_id, told.this, self._server.epoch, self._driver.now())
         if told.is_parted:
-            self._session.forget_received()
+            session.forget_received()
             logger.warning(
-                "%s: %s: an older copy of the data at one of the two ends was put back, and"
-                " accepted by an operator: messages may come twice, with QoS 2 too",
+                "%s: %s: an older copy of the data at one end was put back, or a new outbox has"
+                " taken its place: messages may come twice, with QoS 2 too",
                 self._owner,
                 self.url,
             )
-        elif connack.session_present and unknown_ids(connack.properties, self._session):
+        elif connack.session_present and unknown_ids(connack.properties, session):
             logger.warning(
                 "%s: %s has QoS 2 messages of this session that are unknown here: was an older copy"
                 " of the data at this end put back? They are released; messages may come twice",
@@ -279,7 +279,6 @@ class Dialler:
             self._begin(loop)
             try:
                 self._sent_connect = self._make_connect(self.starts_clean)
-                self._name_connection(self._sent_connect)
                 encode(self._sent_connect, self._sent_connect.version)
                 await dial(
                     url,
@@ -368,6 +367,7 @@ class Dialler:
 
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"
+        self._name_connection(self._sent_connect)
         self.connection = ClientConnection(
             self._server.context,
             self._session,

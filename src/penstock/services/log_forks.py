@@ -68,13 +68,14 @@ class LogForks:
             epoch = await loop.run_in_executor(None, self._store.fork, at)
             self._server.epoch = epoch
             self._count += 1
+        why = "an operator asked for it"
+        if request.at is None:
+            why = (
+                f"a reader has messages of the epoch {former} from there on that this log does not"
+                " have (was an older copy of the data directory put back?)"
+            )
         logger.warning(
-            "the log goes on under the new epoch %s from offset %d on: a reader has messages of the"
-            " epoch %s from there on that this log does not have (was an older copy of the data"
-            " directory put back?)",
-            epoch,
-            at,
-            former,
+            "the log goes on under the new epoch %s from offset %d on: %s", epoch, at, why
         )
         events = self._server.context.events
         if events is not None:

@@ -6,23 +6,27 @@ MQTT shows nothing of that: a QoS 2 message that was delivered comes again, and 
 packet identifier the other end still holds is taken for a repeat, and lost. So an end that dials
 with a store (an outbox, a bridge) names each connection, and both ends store the name::
 
-      CONNECT   penstock-connection: 8-90d1c36b77aa 7-4be1d0c7a2f9    this one, and the last one
-      CONNACK   penstock-connection: 8-90d1c36b77aa
+      CONNECT   penstock-connection: 1764381972-90d1c36b77aa 1764380011-4be1d0c7a2f9
+                                     this one                the last one
+      CONNACK   penstock-connection: 1764381972-90d1c36b77aa
 
-The dialling end stores a name before CONNECT is sent, and each attempt has another one, until a
-CONNACK accepts it: whether an earlier attempt was accepted is not known to it. So it tells all of
-them, and the last accepted one behind them. The accepting end stores the name with the session::
+A name has the time of its connection (seconds since 1970, later than that of the one before) and
+random characters. The dialling end has stored it before CONNECT is sent, and each attempt has
+another one until a CONNACK accepts it: whether an earlier attempt was accepted is not known to it.
+So it tells all of them, and behind them the last accepted one. The accepting end stores the name
+with the session, if the name stands in its CONNACK::
 
-      the accepting end has …                        verdict
-      nothing: a new session, an older version ────▶ SAME
-      a name that is told ─────────────────────────▶ SAME
-      one before the last that the dialler knows ──▶ SERVER_OLDER     or PARTED
-      another one ─────────────────────────────────▶ DIALLER_OLDER    or PARTED
+      the accepting end has …                                      verdict
+      no name: a new session, or one of an older version ────────▶ SAME
+      any name, and one end's log has a new epoch since ─────────▶ PARTED
+      a name that is told ───────────────────────────────────────▶ SAME, or PARTED once more
+      another one: one end is an older copy ─────────────────────▶ REFUSED
 
-An older end is refused, in a sentence, until an operator accepts the copy: a new epoch of its log
-(``penstock store fork``, ``penstock store restore``) makes it PARTED, and so does a new outbox.
-Then both ends forget which QoS 2 messages they received; what the older end sends once more may
-come twice, and is logged.
+A new epoch (``penstock store fork``, ``penstock store restore``, a reader that comes back to an
+older log) says that the copy goes on as it is. So does a dialling end without a name for a session
+that the other end names: a new outbox, or a copy of an older version. PARTED ends forget which QoS
+2 messages they received; what an older end sends once more may come twice, and both log it.
+PARTED is repeated while the CONNACK that told it may have been lost.
 
 A copy of a running end that is put back before the next connection knows its name. So CONNACK also
 tells which QoS 2 messages the accepting end has received and not released::
@@ -33,24 +37,20 @@ The dialling end has all of them in its window, or it is an older copy: then it 
 does not know (``dialling.packet_id_cleanup``), so that no new message is taken for a repeat. Other
 brokers, and versions before MQTT 5, do not take part.
 
-Names are stored like the numbers of producers (``producers``), among those of the session's user,
-under names that no client can have; they end with the session. Where the limits of producers leave
-no room, the session does not take part.
+Names are stored as the numbers of producers are, under keys that no producer can have, and end with
+their session.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
 
-from penstock.engine.clock import Now
+from penstock.engine.batch.engine_context import EngineContext
+from penstock.engine.batch.records import ProducerRecord
+from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import PACKET_IDENTIFIERS
-from penstock.engine.publishing.producers import (
-    NAME_CHARACTERS_MAX,
-    USER_CHARACTERS_MAX,
-    Producers,
-    ProducerSequence,
-)
 from penstock.engine.routing.session_registry import SessionEnds
 from penstock.engine.session.session import Session
 from penstock.protocol.properties import Properties
@@ -65,32 +65,35 @@ UNRELEASED_MAX: Final = 500
 """Greatest number of packet identifiers in it."""
 
 PARTED_MARK: Final = "parted"
-"""In CONNECT: an operator accepted the older copy. In CONNACK: what was received is forgotten."""
+"""In CONNECT: the log of the dialling end has a new epoch. In CONNACK: what was received is
+forgotten."""
+
+ATTEMPTS_MAX: Final = 16
+"""Greatest number of attempts without CONNACK that have a name each; later ones share the last."""
 
 # The verdict of the accepting end.
 SAME: Final = 0
 PARTED: Final = 1
-DIALLER_OLDER: Final = 2
-SERVER_OLDER: Final = 3
+REFUSED: Final = 2
 
-ATTEMPTS_MAX: Final = 8
-"""Greatest number of attempts without CONNACK that have a name each; later ones share the last."""
-
-_PREFIX: Final = "\0"  # no producer's name of a client may contain it [MQTT-1.5.4-2]
-_NAME: Final = r"[0-9]{1,18}-[0-9a-f]{12}"
+_KEY: Final = "\0\0"  # and the client identifier; no producer's key begins so [MQTT-1.5.4-2]
+_NAME: Final = r"[0-9]{1,12}-[0-9a-f]{12}"
 _TOLD: Final = re.compile(rf"({_NAME}(?: {_NAME}){{0,{ATTEMPTS_MAX}}})( {PARTED_MARK})?")
-
 _IDS: Final = re.compile(rf"[1-9][0-9]{{0,4}}(?: [1-9][0-9]{{0,4}}){{0,{UNRELEASED_MAX - 1}}}")
 
 
 class ConnectionName(NamedTuple):
-    """The name of a connection: its number in its session, and random hexadecimal characters."""
+    """The name of a connection: when it began, seconds since 1970, and random characters."""
 
-    number: int
+    second: int
     random: str
 
     def __str__(self) -> str:
-        return f"{self.number}-{self.random}"
+        return f"{self.second}-{self.random}"
+
+
+NO_CONNECTION: Final = ConnectionName(0, "0" * 12)
+"""The last accepted connection of a session that has had none."""
 
 
 class ToldNames(NamedTuple):
@@ -120,10 +123,6 @@ class ToldNames(NamedTuple):
         return f"{names} {PARTED_MARK}" if self.is_parted else names
 
 
-NO_CONNECTION: Final = ConnectionName(0, "0" * 12)
-"""The last accepted connection of a session that has had none."""
-
-
 def told_names(properties: Properties | None) -> ToldNames | None:
     """Return the names in the properties of a CONNECT or CONNACK; None if there are none."""
     if properties is None or properties.user_properties is None:
@@ -141,8 +140,8 @@ def parse_names(text: str) -> ToldNames | None:
         return None
     names: list[ConnectionName] = []
     for name in found[1].split(" "):
-        number, _, random = name.partition("-")
-        names.append(ConnectionName(int(number), random))
+        second, _, random = name.partition("-")
+        names.append(ConnectionName(int(second), random))
     return ToldNames(tuple(names), found[2] is not None)
 
 
@@ -163,138 +162,145 @@ def unknown_ids(properties: Properties | None, session: Session) -> list[int]:
     return []
 
 
-def judge_names(known: ConnectionName | None, told: ToldNames, is_forked: bool) -> int:
-    """Return the verdict of the accepting end: ``SAME`` … ``SERVER_OLDER``.
+def judge_names(known: ToldNames | None, told: ToldNames, is_forked: bool) -> int:
+    """Return the verdict of the accepting end: ``SAME``, ``PARTED`` or ``REFUSED``.
 
     Args:
-        known: the name of the session's last connection here; None if there is none.
+        known: the last connection of the session here, with the mark of one that was parted; None
+            if there is none.
         told: the connections that the dialling end tells.
         is_forked: whether the log here has a new epoch since ``known`` was stored.
     """
-    if known is None or known in told.names:
+    if known is None:
         return SAME
-    is_server_older = known.number < told.last.number
-    if is_forked if is_server_older else told.is_parted:
+    if is_forked or told.is_parted:
         return PARTED
-    return SERVER_OLDER if is_server_older else DIALLER_OLDER
+    if known.this not in told.names:
+        return REFUSED
+    return PARTED if known.is_parted and told.last != known.this else SAME
 
 
-def refusal_sentence(verdict: int, known: ConnectionName, told: ToldNames) -> str:
+def refusal_sentence(known: ConnectionName, told: ToldNames) -> str:
     """Return the sentence for an older end that is refused, at most 200 characters."""
-    here, there = known.number, told.last.number
-    if verdict == SERVER_OLDER:
-        return (
-            f"an older copy of this broker's data directory was put back: connection {here} of this"
-            f" session was the last here, {there} there; 'penstock store fork' on it goes on"
-        )
     return (
-        f"an older copy of this client's store was put back: connection {there} was its last,"
-        f" {here} is the last here; 'penstock store fork' on it goes on and repeats messages"
+        "an older copy of the data at one end was put back: the last connection of this session"
+        f" was {_time_of(known)} here, {_time_of(told.last)} there; 'penstock store fork' on the"
+        " older end goes on"
     )
+
+
+def _time_of(name: ConnectionName) -> str:
+    if name == NO_CONNECTION:
+        return "none"
+    return datetime.fromtimestamp(name.second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @final
 class ConnectionNames(SessionEnds):
-    """The last connection of each session, as one end has stored it.
+    """The last connection of each session that takes part, as one end has stored it.
 
     Args:
-        producers: stores the names.
+        context: the parts of the broker, or of the client library, that it acts on.
     """
 
-    def __init__(self, producers: Producers) -> None:
-        self._producers = producers
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._records: dict[str, ProducerRecord] = {}  # by client identifier
+
+    def recover(self, found: list[ProducerRecord]) -> list[ProducerRecord]:
+        """Take the names out of the records in the store; return the others."""
+        others: list[ProducerRecord] = []
+        for record in found:
+            if record.key.startswith(_KEY):
+                self._records[record.key[len(_KEY) :]] = record
+            else:
+                others.append(record)
+        return others
+
+    def forget_others(self, sessions: dict[str, Session]) -> None:
+        """Forget names whose session is not among ``sessions``: a repair has removed it."""
+        for client_id in list(self._records):
+            if client_id not in sessions:
+                self._forget(client_id)
 
     # -- the accepting end -------------------------------------------------------------
 
-    def judge(
-        self, username: str | None, client_id: str, told: ToldNames, epoch: str
-    ) -> tuple[int, str]:
+    def judge(self, client_id: str, told: ToldNames, epoch: str) -> tuple[int, str]:
         """Return the verdict on a CONNECT that resumes a session, and the sentence of a refusal.
 
         Args:
-            username: the user of the session.
-            client_id: its client identifier.
+            client_id: the client identifier of the session.
             told: the connections that the CONNECT tells.
             epoch: the present epoch of the log.
         """
-        stored_epoch, names = self._stored(username, client_id)
-        known = None if names is None else names.last
+        stored_epoch, known = self._stored(client_id)
         verdict = judge_names(known, told, stored_epoch != epoch)
-        if known is None or verdict in (SAME, PARTED):
+        if known is None or verdict != REFUSED:
             return verdict, ""
-        return verdict, refusal_sentence(verdict, known, told)
+        return verdict, refusal_sentence(known.this, told)
 
-    def accept(
-        self, username: str | None, client_id: str, told: ToldNames, epoch: str, now: Now
-    ) -> bool:
-        """Store the name of the connection that begins; return False if there is no room."""
-        if not self._has_room(username, client_id):
-            return False
-        self._store(username, client_id, epoch, (told.this,), now)
-        return True
+    def accept(self, client_id: str, name: ToldNames, epoch: str, now: Now) -> None:
+        """Store the name of the connection that begins, as CONNACK tells it."""
+        self._store(client_id, epoch, name, now)
 
     # -- the dialling end --------------------------------------------------------------
 
     def next_names(
         self, client_id: str, epoch: str, random: str, is_new: bool, now: Now
-    ) -> ToldNames | None:
-        """Store and return the names for the next CONNECT; None if there is no room.
+    ) -> ToldNames:
+        """Store and return the names for the CONNECT that is sent next.
 
         Args:
             client_id: the client identifier of the session at this end.
             epoch: the present epoch of the log.
             random: 12 random hexadecimal characters, for a new name.
-            is_new: whether this end has a new store, which is no copy, for a session that the other
-                end may have.
+            is_new: whether this end has a new store, for a session that the other end may have.
             now: the time of the turn.
         """
-        stored_epoch, stored = self._stored(None, client_id)
+        stored_epoch, stored = self._stored(client_id)
         names: tuple[ConnectionName, ...] = (NO_CONNECTION,)
-        if stored is not None:
-            names = stored.names
-        elif self._has_room(None, client_id):
-            stored_epoch = epoch
+        is_parted = is_new
+        if stored is None:
+            stored_epoch, is_parted = epoch, True
         else:
-            return None
+            names = stored.names
+            is_parted = is_new or stored.is_parted or stored_epoch != epoch
         if len(names) <= ATTEMPTS_MAX:
-            names = (ConnectionName(names[-1].number + 1, random), *names)
-        self._store(None, client_id, stored_epoch, names, now)
-        return ToldNames(names, is_new or stored_epoch != epoch)
+            second = max(names[0].second + 1, now.wall_us // MICROSECONDS)
+            names = (ConnectionName(second, random), *names)
+            self._store(client_id, stored_epoch, ToldNames(names, is_parted), now)
+        return ToldNames(names, is_parted)
 
     def accepted(self, client_id: str, name: ConnectionName, epoch: str, now: Now) -> None:
         """Store that a CONNACK accepted the connection with this name."""
-        self._store(None, client_id, epoch, (name,), now)
+        self._store(client_id, epoch, ToldNames((name,)), now)
+
+    def passed_over(self, client_id: str, now: Now) -> None:
+        """Store that a CONNACK has no name: the other end does not take part, and stored none."""
+        epoch, stored = self._stored(client_id)
+        if stored is not None and len(stored.names) > 1:
+            self._store(client_id, epoch, ToldNames((stored.last,), stored.is_parted), now)
 
     # -- stored ------------------------------------------------------------------------
 
     def on_session_end(self, session: Session) -> None:
         """Forget the name of the last connection of ``session``."""
-        self._producers.forget(session.username, _PREFIX + session.client_id)
+        self._forget(session.client_id)
 
-    def _has_room(self, username: str | None, client_id: str) -> bool:
-        is_short = len(client_id) < NAME_CHARACTERS_MAX
-        user = username or ""
-        return (
-            is_short
-            and len(user) <= USER_CHARACTERS_MAX
-            and self._producers.has_room(user, _PREFIX + client_id)
-        )
+    def _forget(self, client_id: str) -> None:
+        if self._records.pop(client_id, None) is not None:
+            self._context.batch.put_producer(_KEY + client_id, None)
 
-    def _stored(self, username: str | None, client_id: str) -> tuple[str, ToldNames | None]:
+    def _stored(self, client_id: str) -> tuple[str, ToldNames | None]:
         """Return the epoch of the log when the names were stored, and the names."""
-        mark = self._producers.latest_mark(username, _PREFIX + client_id)
-        epoch, _, text = mark.partition(" ")
+        record = self._records.get(client_id)
+        if record is None:
+            return "", None
+        epoch, _, text = record.mark.partition(" ")
         return epoch, parse_names(text)
 
-    def _store(
-        self,
-        username: str | None,
-        client_id: str,
-        epoch: str,
-        names: tuple[ConnectionName, ...],
-        now: Now,
-    ) -> None:
-        name = _PREFIX + client_id
-        number = self._producers.latest(username, name) + 1
-        mark = f"{epoch} {ToldNames(names)}"
-        self._producers.record_published(username, ProducerSequence(name, number, mark=mark), now)
+    def _store(self, client_id: str, epoch: str, names: ToldNames, now: Now) -> None:
+        key = _KEY + client_id
+        record = ProducerRecord(key, 1, now.steady_us, f"{epoch} {names}")
+        self._records[client_id] = record
+        self._context.batch.put_producer(key, record)

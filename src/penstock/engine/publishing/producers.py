@@ -188,13 +188,6 @@ class Producers:
         self._latest[key] = record
         self._context.batch.put_producer(key, record)
 
-    def forget(self, username: str | None, name: str) -> None:
-        """Forget a producer, if it is known."""
-        key = _key(username, name)
-        if self._latest.pop(key, None) is not None:
-            self._count_producer(key, -1)
-            self._context.batch.put_producer(key, None)
-
     def expire(self, now: Now) -> None:
         """Forget producers that published nothing for ``producer_expiry_s``, those with a mark for
         ``MARKED_EXPIRY_FACTOR`` times as long; at most ``_EXPIRED_AT_ONCE_MAX`` in one call."""

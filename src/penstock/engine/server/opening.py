@@ -387,9 +387,7 @@ class OpeningConnection(Connection):
         told = told_names(connect.properties)
         verdict = SAME
         if told is not None and present:
-            verdict, why = server.connection_names.judge(
-                username, self.client_id, told, server.epoch
-            )
+            verdict, why = server.connection_names.judge(self.client_id, told, server.epoch)
             if why:
                 refusal = Refusal(reasons.IMPLEMENTATION_SPECIFIC_ERROR)
                 self._refuse(refusal, now, connect, why)
@@ -414,10 +412,17 @@ class OpeningConnection(Connection):
         if connect.version == V5:
             receive_maximum = self._negotiate(connect)
             answer.properties = self._connack_properties(connect, expiry_s, keep_alive_s, proof)
+            name: ToldNames | None = None
+            if is_parted:
+                session.forget_received()
             if told is not None and session.is_stored:
-                self._begin_named(session, told, is_parted, answer.properties, now)
+                name = ToldNames((told.this,), is_parted)
+                _tell_name(name, session, answer.properties)
             if self._is_too_large(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
+                name = None
+            if name is not None:
+                server.connection_names.accept(self.client_id, name, server.epoch, now)
             if self._is_too_large(answer):
                 answer.properties.response_information = None
         self._answer(answer, now)
@@ -437,29 +442,6 @@ class OpeningConnection(Connection):
                 }
                 events.note_connected(self.client_id, limits.name, granted)
             session.attach(self.link, limits, receive_maximum, now)
-
-    def _begin_named(
-        self,
-        session: Session,
-        told: ToldNames,
-        is_parted: bool,
-        answer: Properties,
-        now: Now,
-    ) -> None:
-        """Store the name of this connection, and add it to the properties of CONNACK."""
-        server = self._server
-        if is_parted:
-            session.forget_received()
-        if server.connection_names.accept(
-            session.username, self.client_id, told, server.epoch, now
-        ):
-            answer.user_properties = answer.user_properties or []
-            accepted = ToldNames((told.this,), is_parted)
-            answer.user_properties.append((CONNECTION, str(accepted)))
-            unreleased = session.inbound.first_ids(UNRELEASED_MAX)
-            if unreleased:
-                ids = " ".join([str(packet_id) for packet_id in unreleased])
-                answer.user_properties.append((UNRELEASED, ids))
 
     def _open_session(
         self,
@@ -652,3 +634,14 @@ class OpeningConnection(Connection):
 
 def _shortened(name: str | None) -> str | None:
     return None if name is None else name[:_CLAIMED_LENGTH_MAX]
+
+
+def _tell_name(name: ToldNames, session: Session, properties: Properties) -> None:
+    """Add the name of a connection, and what its session has not released, to the properties of a
+    CONNACK."""
+    told = properties.user_properties or []
+    told.append((CONNECTION, str(name)))
+    unreleased = session.inbound.first_ids(UNRELEASED_MAX)
+    if unreleased:
+        told.append((UNRELEASED, " ".join([str(packet_id) for packet_id in unreleased])))
+    properties.user_properties = told

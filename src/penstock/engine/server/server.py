@@ -108,7 +108,7 @@ class Server:
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.context, self.drops
             )
         self.producers = Producers(self.context, limits, self.drops)
-        self.connection_names = ConnectionNames(self.producers)
+        self.connection_names = ConnectionNames(self.context)
         self.sink_positions = SinkPositions(self.context, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
@@ -311,7 +311,9 @@ class Server:
         return EventLog(events, self.router, self.context, sessions, options.flow_interval_s)
 
     def _recover(self, recovered: RecoveredState, now: Now, prepared: PreparedSessions) -> None:
+        producers = self.connection_names.recover(recovered.producers)
         self.registry.recover(recovered, now, prepared)
+        self.connection_names.forget_others(self.registry.sessions)
         for message in recovered.retained:
             if message.is_expired(now.steady_us):
                 self.context.batch.put_retained(message.topic, None)
@@ -319,7 +321,7 @@ class Server:
                 owner = self.registry.sessions.get(message.client_id)
                 account = None if owner is None else owner.account
                 self.router.retained.restore(message, account)
-        self.producers.recover(recovered.producers)
+        self.producers.recover(producers)
         for client_id, record in recovered.wills.items():
             session = self.registry.sessions.get(client_id)
             expiry_s = 0 if session is None else session.expiry_interval_s
