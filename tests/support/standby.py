@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar, final
 
 import uvloop
@@ -67,6 +68,12 @@ class Standby:
             return function()
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(DEADLINE_S)
+
+    def start(self, task: Coroutine[Any, Any, None]) -> Future[None]:
+        """Start a task in the loop's thread; return once its first step is done."""
+        started = asyncio.run_coroutine_threadsafe(task, self._loop)
+        self.call(lambda: None)
+        return started
 
     def detach(self) -> dict[str, ListeningSockets]:
         """End, and return the sockets, which listen on."""

@@ -161,6 +161,8 @@ class RunningMember:
                 with contextlib.suppress(Exception):
                     await following
             self._listeners = None
+            if self._stop_signal and opener is None:
+                await listeners.drain()
             self._sockets = listeners.detach()
             await control.close(wait=opener is None)
 

@@ -7,6 +7,7 @@ to the primary.
                                          ╰▶ relay: bytes both ways, to the primary's listener
                                                     ╰── no primary in time: CONNACK with 0x88
       takeover: ``detach`` ─▶ the sockets, still listening ─▶ the broker's listeners
+      the end: ``drain``, then ``detach``
 
 The listening sockets are passed on in both directions, at a takeover and when a primary becomes a
 standby. While no listener accepts on them, the system queues new connections, and no client is
@@ -133,6 +134,12 @@ class StandbyListeners:
     def urls(self) -> list[str]:
         """The URLs on which the listeners accept connections."""
         return [url for listener in self._listeners for url in listener.urls]
+
+    async def drain(self) -> None:
+        """Relay no more clients; pass on what the primary still acknowledges to those that are
+        relayed, then end their connections."""
+        if self._relaying is not None:
+            await self._relaying.drain()
 
     def detach(self) -> dict[str, ListeningSockets]:
         """Stop accepting, close all connections, and return the listening sockets, by the

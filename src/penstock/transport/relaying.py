@@ -7,10 +7,16 @@
                client sends its end ────────▶ the end of the stream
                client does not read ◀──────── the machine is not read: 64 KiB are buffered at most
                   both sent their end, or one is closed ──▶ both are closed
+                                this process stops ──▶ *draining*: the client's bytes are discarded,
+                                                       those of the machine are still passed on
 
 TLS, WebSocket and MQTT are between client and machine, so the machine verifies the client's
 certificate, and the client that of the machine. If the machine cannot be reached, nothing was read
 of the connection yet, and the acceptor can still open it as any other.
+
+What the machine has taken over it acknowledges, after its commit. So a connection that drains ends
+only when the machine has been silent for ``SILENCE_S``; its client would send everything again that
+was under way.
 
 All reads use one buffer: bytes that were read are written, or copied, before the next read.
 """
@@ -40,6 +46,19 @@ BUFFER_BYTES_MAX: Final = 65_536
 
 CHECK_INTERVAL_S: Final = 1.0
 """Time in seconds between two checks for broken connections and for a wrong destination."""
+
+SILENCE_S: Final = 0.5
+"""Time in seconds without a byte of the other machine after which a draining connection is over:
+its commits take less."""
+
+DRAIN_S_MAX: Final = 3.0
+"""Longest time in seconds that a connection drains, for example where messages arrive for its
+client all the time."""
+
+LINGER_S: Final = 1.0
+"""Time in seconds that a client has to close its side of a connection that drained."""
+
+_DRAIN_STEP_S: Final = 0.05
 
 
 @final
@@ -87,6 +106,10 @@ class _Side(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Write the bytes to the other side."""
+        if self._pair.is_draining:
+            if self is self._pair.client:
+                return
+            self._pair.silent_s = 0.0
         data = bytes(self._buffer[:nbytes])
         if self._other.transport is not None:
             self._other.write(data)
@@ -133,7 +156,9 @@ class _Side(asyncio.BufferedProtocol):
             self.transport.write_eof()
 
     def pause_reading(self) -> None:
-        """Stop reading."""
+        """Stop reading, unless what is read is discarded."""
+        if self._pair.is_draining and self is self._pair.client:
+            return
         if self.transport is not None and self.is_reading and not self.has_ended:
             self.is_reading = False
             self.transport.pause_reading()
@@ -183,6 +208,8 @@ class RelayedConnection:
     ) -> None:
         self.destination = destination
         self.is_over = False
+        self.is_draining = False
+        self.silent_s = 0.0  # while it drains: since the other machine sent last
         self.client = _Side(self, buffer)
         self.primary = _Side(self, buffer)
         self._slot = slot
@@ -200,6 +227,16 @@ class RelayedConnection:
         self.is_over = True
         self.client.close()
         self.primary.close()
+
+    def drain(self) -> None:
+        """Discard what the client sends from now on; pass on what the other machine sends."""
+        self.is_draining = True
+        self.client.resume_reading()
+
+    def end(self) -> None:
+        """Send both sides the end of the stream."""
+        self.client.end()
+        self.primary.end()
 
     def abort(self) -> None:
         """Close both sides at once."""
@@ -319,6 +356,21 @@ class Relaying:
             for pair in list(self._connections):
                 if pair.client.is_dead() or pair.primary.is_dead() or not leads_to_primary(pair):
                     pair.abort()
+
+    async def drain(self) -> None:
+        """Relay no more, and end all connections once the other machine has acknowledged what it
+        has taken over; return when that is done, or took too long."""
+        self._closed = True
+        for pair in self._connections:
+            pair.drain()
+        left_s = DRAIN_S_MAX + LINGER_S
+        while self._connections and left_s > 0.0:
+            for pair in list(self._connections):
+                if pair.silent_s >= SILENCE_S or left_s <= LINGER_S:
+                    pair.end()
+                pair.silent_s += _DRAIN_STEP_S
+            left_s -= _DRAIN_STEP_S
+            await asyncio.sleep(_DRAIN_STEP_S)
 
     def close(self) -> None:
         """Close all connections at once, and relay no more."""

@@ -1,5 +1,6 @@
 """A standby that relays: its clients are served by the primary as if they had come to it."""
 
+import contextlib
 import json
 import socket
 import struct
@@ -288,6 +289,37 @@ def test_many_at_once_and_a_quick_end(primary: Primary, standby: Standby) -> Non
     for stream in (*clients, *served):
         assert _read_to_end(stream) == b""
         stream.close()
+
+
+def test_a_standby_that_stops_passes_on_what_the_primary_still_acknowledges(
+    primary: Primary, standby: Standby
+) -> None:
+    """What a client sends meanwhile is not taken over by anybody."""
+    with connect(standby.addresses()[0]) as client, primary.accept() as served:
+        client.sendall(b"message")
+        assert served.recv(100) == b"message"
+        draining = standby.start(standby.listeners.drain())
+        client.sendall(b"another")
+        served.sendall(b"acknowledged")
+        assert _read_to_end(client) == b"acknowledged"
+        client.close()
+        assert _read_to_end(served) == b""
+        served.close()
+        draining.result(DEADLINE_S)
+    assert standby.values()["standby_relays"] == 0
+
+
+@pytest.mark.torture("it waits for the whole time limit")
+def test_messages_without_a_pause_do_not_hold_the_stop_of_a_standby(
+    primary: Primary, standby: Standby
+) -> None:
+    with connect(standby.addresses()[0]) as client, primary.accept() as served:
+        draining = standby.start(standby.listeners.drain())
+        while not draining.done():
+            with contextlib.suppress(OSError):
+                served.sendall(b"message")
+        assert _read_to_end(client)
+        draining.result(DEADLINE_S)
 
 
 def _send_until_blocked(stream: socket.socket) -> int:

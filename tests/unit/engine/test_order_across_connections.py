@@ -5,8 +5,9 @@ from typing import Final
 
 import pytest
 
+from penstock.engine.limits import EngineLimits
 from penstock.engine.operating import admin_actions
-from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
+from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -70,6 +71,35 @@ def test_the_will_comes_before_what_is_sent_with_the_next_connect(
     bench.commit()
     for subscriber, first in zip(subscribers, seen, strict=True):
         assert first + seen_by(subscriber) == [b"dead", b"born"]
+
+
+@pytest.mark.parametrize(
+    ("birth_qos", "order"), [(0, [b"born", b"dead"]), (1, [b"dead", b"born"])]
+)
+def test_a_will_that_waits_for_the_window_is_passed_by_qos_0_alone(
+    birth_qos: int, order: list[bytes]
+) -> None:
+    """As any message (docs/flow.md); with one QoS the order holds [MQTT-4.6.0-5]."""
+    bench = Bench(EngineLimits(max_inflight=1))
+    subscriber = bench.subscriber("s", "#", 1)
+    other = bench.join("other")
+    other.send(Publish("t", b"x", 1, packet_id=1))
+    bench.commit()
+    [in_window] = publishes(subscriber.read())
+    line = device(bench, 5, 1)
+    line.cut()
+    back = bench.line()
+    packet_id = 1 if birth_qos else 0
+    back.send(connect(5, 1), Publish("birth", b"born", birth_qos, packet_id=packet_id))
+    bench.commit()
+    seen = [message.payload for message in publishes(subscriber.read())]
+    waiting = [in_window]
+    while waiting:
+        subscriber.send(*[Puback(message.packet_id) for message in waiting])
+        bench.commit()
+        waiting = publishes(subscriber.read())
+        seen += [message.payload for message in waiting]
+    assert seen == order
 
 
 @pytest.mark.parametrize("clean", [False, True])
