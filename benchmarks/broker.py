@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,17 +55,18 @@ def penstock_in(
     persistence: str,
     settings: Mapping[str, object] | None = None,
     until_primary: bool = True,
+    under: Sequence[str] = (),
 ) -> Iterator[Broker]:
     """Run Penstock on the data in ``directory``, with ``settings`` by "group.name".
 
-    A broker of a cluster starts as a standby: with ``until_primary`` this waits until it is the
-    primary.
+    ``under`` is the command of a program that runs it, as Valgrind does. A broker of a cluster
+    starts as a standby: with ``until_primary`` this waits until it is the primary.
 
     Raises:
         RuntimeError: the broker did not start.
     """
     command = [
-        *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
+        *(*under, sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
         *("--data-dir", str(directory), "--persistence", persistence),
         *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
     ]

@@ -41,7 +41,7 @@ from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
 from penstock.store.batch import Batch
-from penstock.store.chain import NO_DIGEST, digest_of_parts, encode_link
+from penstock.store.chain import NO_DIGEST, Digester, encode_link
 from penstock.store.chunk import (
     ChunkSummary,
     chunk_note,
@@ -163,6 +163,7 @@ class RocksStore:
         self._next_epoch = ""  # of a fork whose write may be in the store
         self._write_id = new_write_id()  # one for all chunks: a repeated commit has the same parts
         self._large_retained = LargeRetained()
+        self._digester = Digester()  # of the thread that commits
         self._adopt(self._opener.open(data_dir))
         try:
             with damage_as_broken(data_dir):
@@ -282,7 +283,9 @@ class RocksStore:
         self._commits += 1
         self._end = max(self._end, commit.next_offset)
         if commit.appended_count:
-            self._digest = digest_of_parts(commit.base_offset, self._digest, prepared.arrow)
+            self._digest = self._digester.digest_of_parts(
+                commit.base_offset, self._digest, prepared.arrow
+            )
         if commit.clock is not None:
             self._leads = commit.clock.leads
         self._watermark.record_commit(self._end, self._commits)

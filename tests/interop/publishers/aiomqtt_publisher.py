@@ -1,7 +1,9 @@
 """A publisher of aiomqtt that keeps a window of messages under way: see publisher_program.py.
 
 aiomqtt does not reconnect, and keeps nothing: the program connects anew, with a clean session, and
-a message whose ``publish`` raised is a failed one.
+a message whose ``publish`` raised is a failed one. ``publish`` does not notice either that the
+connection is lost, and waits for its timeout; the iterator of messages does, so the program ends
+what is under way by that.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from typing import Any
 from aiomqtt import Client, MqttError, ProtocolVersion
 
 PAUSE_S = 0.1
+EXPECTED = MqttError | asyncio.CancelledError | None
 
 
 async def publish(client: Client, asked: Any, numbers: Iterator[int], end: asyncio.Event) -> None:
@@ -22,10 +25,17 @@ async def publish(client: Client, asked: Any, numbers: Iterator[int], end: async
         own = next(numbers)
         try:
             await client.publish(asked["topic"], b"%d" % own, asked["qos"], timeout=60)
-        except MqttError as error:
+        except (MqttError, asyncio.CancelledError) as error:
             print(f"failed {own} {error}".splitlines()[0], flush=True)
             raise
         print(f"ok {own}", flush=True)
+
+
+async def wait_for_the_loss(client: Client) -> None:
+    with contextlib.suppress(MqttError):
+        async for _ in client.messages:
+            pass
+    await asyncio.sleep(PAUSE_S)  # for acknowledgements that came before
 
 
 async def main() -> None:
@@ -48,9 +58,17 @@ async def main() -> None:
                 protocol=ProtocolVersion(asked["version"]),
                 max_inflight_messages=asked["window"],
             ) as client:
-                window = [publish(client, asked, numbers, end) for _ in range(asked["window"])]
-                results = await asyncio.gather(*window, return_exceptions=True)
-                unexpected = [one for one in results if not isinstance(one, MqttError | None)]
+                window = [
+                    asyncio.create_task(publish(client, asked, numbers, end))
+                    for _ in range(asked["window"])
+                ]
+                losing = asyncio.create_task(wait_for_the_loss(client))
+                publishing = asyncio.gather(*window, return_exceptions=True)
+                await asyncio.wait((publishing, losing), return_when=asyncio.FIRST_COMPLETED)
+                for task in (*window, losing):
+                    task.cancel()
+                results = await publishing
+                unexpected = [one for one in results if not isinstance(one, EXPECTED)]
                 assert not unexpected, unexpected
         await asyncio.sleep(PAUSE_S)
     await waiting

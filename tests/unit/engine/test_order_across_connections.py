@@ -73,9 +73,7 @@ def test_the_will_comes_before_what_is_sent_with_the_next_connect(
         assert first + seen_by(subscriber) == [b"dead", b"born"]
 
 
-@pytest.mark.parametrize(
-    ("birth_qos", "order"), [(0, [b"born", b"dead"]), (1, [b"dead", b"born"])]
-)
+@pytest.mark.parametrize(("birth_qos", "order"), [(0, [b"born", b"dead"]), (1, [b"dead", b"born"])])
 def test_a_will_that_waits_for_the_window_is_passed_by_qos_0_alone(
     birth_qos: int, order: list[bytes]
 ) -> None:
