@@ -15,6 +15,7 @@ from tests.support.broker import Broker
 from tests.support.fixtures import Clients, running_broker
 
 ENDS: Final = 20
+TIMEOUT_S: Final = 900  # twenty starts of a broker take minutes on a busy machine
 MESSAGES: Final = 100  # delivered between two ends
 SETTINGS: Final = {"limits.max_mqueue_len": 0, "log.level": "info"}
 
@@ -96,6 +97,7 @@ def test_no_delivered_message_is_called_failed_after_stops(
     assert (verdict.failed_and_delivered, verdict.repeated, verdict.lost) == (0, 0, 0)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.torture("twenty stops of each client")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_delivered_message_is_called_failed_after_twenty_stops(
@@ -106,6 +108,7 @@ def test_no_delivered_message_is_called_failed_after_twenty_stops(
     assert (verdict.failed_and_delivered, verdict.repeated, verdict.lost) == (0, 0, 0)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.torture("twenty kills of each client")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_delivered_message_is_called_failed_after_twenty_kills(

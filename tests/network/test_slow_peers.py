@@ -29,6 +29,9 @@ from tests.support.fixtures import Clients, running_broker
 
 BUFFER_BYTES = 65_536
 MIB = 2**20
+PATIENCE_S = 1.0
+SLOW_S = 3.0  # that a slow reader reads
+ATTEMPTS_MAX = 10
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with small buffers that gives up soon who does not read."""
     settings = {
         "listener.write_buffer_bytes_max": BUFFER_BYTES,
-        "listener.slow_peer_timeout_s": 1.0,
+        "listener.slow_peer_timeout_s": PATIENCE_S,
     }
     with running_broker(tmp_path_factory.mktemp("impatient"), settings, "file") as broker:
         yield broker
@@ -151,17 +154,40 @@ def test_who_reads_nothing_is_given_up(impatient: Broker, clients: Clients, name
     assert "it read nothing for 1 s while its write buffer was full" in impatient.log()
 
 
+def read_slowly(client: socket.socket, since_s: float) -> tuple[bool, float]:
+    """Read a few kilobytes now and then.
+
+    Return whether the connection lasted, and the longest time without reading since ``since_s``: a
+    busy machine may make a long one of a short one.
+    """
+    ends_s = time.monotonic() + SLOW_S
+    longest_s = 0.0
+    while True:
+        lasts = bool(client.recv(8_000))
+        now_s = time.monotonic()
+        longest_s = max(longest_s, now_s - since_s)
+        if not lasts or now_s >= ends_s:
+            return lasts, longest_s
+        since_s = now_s
+        time.sleep(0.1)
+
+
 def test_who_reads_slowly_is_not(impatient: Broker, clients: Clients, name: str) -> None:
     """A few kilobytes now and then, for three times as long as nothing would be put up with.
 
-    The system's own buffer takes nothing more of us in that time.
+    The system's own buffer takes nothing more of us in that time. Where this process itself had to
+    wait for longer than the broker does, the attempt says nothing.
     """
-    with overwhelm(impatient, clients, name) as client:
-        ends_s = time.monotonic() + 3.0
-        while time.monotonic() < ends_s:
-            assert client.recv(8_000)
-            time.sleep(0.1)
-        assert f"closed the connection of {name}" not in impatient.log()
+    for attempt in range(ATTEMPTS_MAX):
+        client_id = f"{name}{attempt}"
+        began_s = time.monotonic()
+        with overwhelm(impatient, clients, client_id) as client:
+            lasts, longest_s = read_slowly(client, began_s)
+        if longest_s < PATIENCE_S / 2:
+            assert lasts
+            assert f"closed the connection of {client_id} " not in impatient.log()
+            return
+    pytest.skip("this machine is too busy to read regularly")
 
 
 def test_a_rate_limit_slows_down_and_loses_nothing(tmp_path: Path, clients: Clients) -> None:
@@ -169,13 +195,16 @@ def test_a_rate_limit_slows_down_and_loses_nothing(tmp_path: Path, clients: Clie
     settings = {"limits.messages_per_s_max": 200}
     with running_broker(tmp_path, settings, "file") as broker:
         fast, modest = clients.join(broker, "fast", 4), clients.join(broker, "modest", 4)
+        observer = clients.join(broker, "observer", 4)
+        observer.subscribe("rate/#", qos=0)
         started_s = time.monotonic()
-        fast.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 601)])
-        assert modest.publish("u", b"x", 1) == 0
-        assert time.monotonic() - started_s < 1.5
+        fast.send(*[Publish("rate/t", b"x", 1, packet_id=n) for n in range(1, 601)])
+        assert modest.publish("rate/u", b"x", 1) == 0
         for packet_id in range(1, 601):
             assert fast.expect(Puback).packet_id == packet_id
-        assert 1.8 < time.monotonic() - started_s < 10.0
+        assert time.monotonic() - started_s > 1.8
+        topics = [observer.take().topic for _ in range(601)]
+        assert topics[-1] == "rate/t", "the modest one did not wait for the fast one"
         assert "client fast from 127.0.0.1" in broker.log()
         assert "reading from it pauses" in broker.log()
 

@@ -257,7 +257,7 @@ class Driver(PeerOwner):
             return
         timeout_s = peer.connection.limits.slow_peer_timeout_s
         if timeout_s > 0 and link in self._peers:
-            self._congested[link] = SlowPeer(timeout_s, time.monotonic())
+            self._congested[link] = SlowPeer(timeout_s)
 
     def resume_writing(self, peer: Peer) -> None:
         """Continue sending to a client: its write buffer has room again."""

@@ -8,6 +8,9 @@
 
 A slow peer reads little, a dead or stuck one nothing; only the second is disconnected. Keep alive
 does not detect it while it continues to send, or while its packets are not read.
+
+The time counts from the first look at what it has read: a busy broker may look late, and does not
+know what was read before.
 """
 
 from __future__ import annotations
@@ -21,12 +24,11 @@ class SlowPeer:
 
     Args:
         timeout_s: seconds for which it may read nothing, above 0.
-        now_s: when its write buffer became full, monotonic seconds.
     """
 
-    def __init__(self, timeout_s: float, now_s: float) -> None:
+    def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._last_read_s = now_s
+        self._last_read_s = 0.0
         self._read_bytes: int | None = None
 
     def has_stalled(self, taken_bytes: int, now_s: float) -> bool:
@@ -36,9 +38,7 @@ class SlowPeer:
             taken_bytes: bytes that it has read since any fixed moment.
             now_s: the current time, monotonic seconds.
         """
-        if self._read_bytes is None:
-            self._read_bytes = taken_bytes
-        elif taken_bytes > self._read_bytes:
+        if self._read_bytes is None or taken_bytes > self._read_bytes:
             self._read_bytes = taken_bytes
             self._last_read_s = now_s
         return now_s - self._last_read_s >= self.timeout_s
