@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -33,13 +34,17 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.protocol import reasons
+from penstock.protocol.kinds import V5
 from tests.interop import mosquitto
 from tests.interop.paho_client import PahoClient, properties_of
 from tests.interop.test_gmqtt import Joined
 from tests.support import nats_cluster
+from tests.support.broker import Address
 from tests.support.deadline import DEADLINE_S, until, wait_for
 from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
+from tests.support.raw_client import RawClient
+from tests.support.windowed_publisher import WindowedPublisher
 
 pytestmark = nats_cluster.needed
 
@@ -111,6 +116,7 @@ def plant_of(
 def relaying_plant(nats: NatsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     settings = {
         "cluster.standby_clients": "relay",
+        "limits.max_mqueue_len": "0",
         "listener.proxy_protocol": "v2",
         "listener.proxy_networks": json.dumps(["127.0.0.1/32"]),
         "listener.proxy_networks_only": "false",
@@ -138,6 +144,42 @@ def referring(referring_plant: Plant) -> Plant:
 def assert_nothing_lost(received: Sequence[bytes], sent: Sequence[bytes]) -> None:
     """Whether each message came, in order but for what was sent again (QoS 1)."""
     assert list(dict.fromkeys(received)) == list(sent)
+
+
+# -- a standby that stops -------------------------------------------------------------------
+
+
+async def stop_under_load(standby: MemberBroker, publisher: WindowedPublisher) -> None:
+    """Stop the standby while it relays a publisher in full flow."""
+    running = asyncio.create_task(publisher.run(standby.address, CLIENT))
+    await until("full flow", lambda: len(publisher.completed) >= publisher.window)
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, standby.stop) == 0
+    async with asyncio.timeout(DEADLINE_S):
+        await running
+
+
+def test_what_a_stopped_standby_relayed_is_acknowledged(relaying: Plant, name: str) -> None:
+    """As at a planned stop of the primary; the publisher would send its whole window again."""
+    publisher = WindowedPublisher(f"{name}p", V5, 1, 100)
+    address = relaying.members.wait_for_primary().address
+    with RawClient(("", 0), V5, dial(address)) as reader:
+        reader.connect(f"{name}r", clean_start=False, expiry_s=3600)
+        reader.subscribe(publisher.topic, qos=1)
+    asyncio.run(stop_under_load(relaying.standby(), publisher))
+    taken: list[str] = []
+    with RawClient(("", 0), V5, dial(address)) as reader:
+        reader.connect(f"{name}r", clean_start=False, expiry_s=3600)
+        reader.publish(publisher.topic, b"last", 1)
+        while "last" not in taken:
+            taken.append(reader.take().payload.decode())
+    assert set(taken[:-1]) == publisher.acknowledged
+    assert publisher.is_whole
+
+
+def dial(address: Address) -> socket.socket:
+    """A connection from the address of the clients."""
+    return socket.create_connection(address, DEADLINE_S, (CLIENT, 0))
 
 
 # -- one address ---------------------------------------------------------------------------

@@ -64,14 +64,16 @@ class WindowedPublisher:
         self._unsent = bytearray()
         self._may_write = asyncio.Event()
 
-    async def run(self, address: Address) -> None:
-        """Connect and publish until the broker ends the connection."""
+    async def run(self, address: Address, source: str = "") -> None:
+        """Connect, from the address ``source`` if there is one, and publish until the broker ends
+        the connection."""
         loop = asyncio.get_running_loop()
         decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version, server=False)
         properties = Properties(session_expiry_interval=_EXPIRY_S) if self.version == V5 else None
         self._write([Connect(self.client_id, self.version, False, 0, properties=properties)])
         with socket.socket() as connection:
             connection.setblocking(False)
+            connection.bind((source, 0))
             await loop.sock_connect(connection, address)
             writing = asyncio.create_task(self._send_all(connection))
             try:
