@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.store.backup import restore
 from penstock.store.chain import NO_DIGEST, digest_of, read_link
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import open_database, open_for_reading
 from penstock.store.examination import examine
 from penstock.store.history import RUNS, decode_runs
+from penstock.store.identity import begin_epoch
 from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run, Verdict, parse_mark
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
+from penstock.store.watermark import Watermark, write_watermark
 from tests.contract.test_store import rows
 from tests.released.write import unpack
 from tests.support.crash_image import copy_running
@@ -324,3 +327,26 @@ def test_a_mark_is_text_and_back(mark: Mark) -> None:
 def test_what_is_no_mark_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no mark"):
         parse_mark(text)
+
+
+def test_an_epoch_sorts_behind_the_former_ones_of_its_log_though_the_clock_is_behind(
+    tmp_path: Path,
+) -> None:
+    ahead = "20991231T235959-00000000"
+    data_dir = tmp_path / "data"
+    RocksStore(data_dir).close()
+    database = open_database(data_dir)
+    begin_epoch(database, epoch=ahead)  # while the clock was ahead
+    database.close()
+    store = RocksStore(data_dir)
+    store.commit(rows(0, 3))
+    forked = store.fork(2)
+    again = store.fork(1)
+    store.backup(tmp_path / "backup")
+    store.close()
+    _, restored = restore(tmp_path / "backup", tmp_path / "restored")
+    write_watermark(data_dir, Watermark(9, 0, 99, again))  # of messages that were lost
+    repaired = repair(data_dir).epoch
+    assert ahead < forked < again < restored
+    assert again < repaired
+    assert {len(name) for name in (forked, restored, repaired)} == {len(ahead)}

@@ -6,6 +6,7 @@ stopped: docs/store.md, "An older copy is put back".
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -24,11 +25,17 @@ from penstock.spark.options import parse_options
 from penstock.spark.source import StreamReader
 from tests.spark.waiting import run_available
 from tests.support.broker import Broker
+from tests.support.commands import run
 from tests.support.fixtures import running_broker
 from tests.support.pipelines import server_of
 from tests.support.raw_client import RawClient
 
 Row = tuple[str, int, str]
+
+LOST = re.compile(
+    r"lost history +(\d+) rows of epoch (\S+), offsets (\d+) to (\d+), are of a history that"
+    r" the log does not have"
+)
 
 
 @pytest.fixture
@@ -163,3 +170,15 @@ def test_a_table_gets_each_message_of_the_living_history_and_keeps_what_is_lost(
         shutil.rmtree(settings.checkpoint_dir)
         messages += publish(broker, f"new-{number}-", 40)
         assert landed() == sorted(messages)
+
+    code, said, told = run("table", "status", str(settings.table), "--server", server_of(broker))
+    assert code == 0, told
+    lost = LOST.findall(said.decode())
+    assert [(rows, first, last) for rows, _, first, last in lost] == [
+        ("20", "20", "39"),
+        ("20", "80", "99"),
+    ]
+    code, said, told = run("table", "show", str(settings.table), "--lost", "-n", "100")
+    assert code == 0, told
+    listed = re.findall(r"lost-\d-\d+", said.decode())
+    assert sorted(listed) == sorted(one for one in messages if one.startswith("lost"))

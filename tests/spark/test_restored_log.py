@@ -17,7 +17,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.config.table import TableDefinition
+from penstock.errors import ConfigError
 from penstock.protocol.kinds import V5
+from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.landing import Landing
 from penstock.spark.jobs.settings import LandingSettings
 from penstock.spark.jobs.tables import RunSettings, TablesRun
@@ -99,6 +101,29 @@ def test_a_table_that_was_ahead_of_the_backup_gets_what_is_new_once(
     publish(broker, "g")
     land()  # from then on as ever
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f", "g"]
+
+
+def test_a_backfill_after_a_restore_lands_no_message_twice(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The messages before it have their rows under another epoch."""
+    definition = {"name": "texts", "topics": "plant/{line:int}", "decoder": "text"}
+    table = DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+    settings = RunSettings(server_of(broker), available_now=True)
+
+    def land() -> None:
+        TablesRun([table], settings, open_spark=lambda *_: contextlib.nullcontext(spark)).run()
+
+    publish(broker, "a", "b", "c")
+    land()
+    restored(broker, back_up(broker, tmp_path / "backup"))
+    publish(broker, "d", "e")
+    land()
+    (filled,) = backfill(spark.newSession(), table, settings, 0, 5)
+    assert (filled.span.start, filled.span.end, filled.rows) == (3, 5, 2)
+    assert payloads(table.path, "value") == ["a", "b", "c", "d", "e"]
+    with pytest.raises(ConfigError, match="can be filled from offset 3 on"):
+        backfill(spark.newSession(), table, settings, 0, 3)
 
 
 @pytest.mark.torture("restores one more log")

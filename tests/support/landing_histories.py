@@ -74,7 +74,8 @@ class ModelLog:
     """Messages by offset; each has a number that no other message ever has.
 
     An older copy of it can be put back; then it tells who comes back with a mark where they part,
-    and goes on under another epoch, as the log does (`penstock.store.history`).
+    and goes on under another epoch, as the log does (`penstock.store.history`). The names of its
+    epochs have no order, as if the clock were set to any time before each.
     """
 
     epoch: str = "20261121T000000-00000001"
@@ -100,18 +101,20 @@ class ModelLog:
 
     def check_position(self, _stream: str, epoch: str, offset: int, mark: Mark) -> Continuation:
         end = dict([(self.epoch, self.latest), *self.lineage]).get(epoch)
-        if end is None:
-            raise EpochMismatch(f"epoch {epoch} is of another log")
         is_living = offset <= self.latest and mark.digest == self.mark_at("", "", offset).digest
-        if is_living or (epoch != self.epoch and offset <= end):
+        if is_living:
             return Continuation(self.epoch, offset)
-        last = max(index for index, run in enumerate(self.runs) if run in mark.path)
+        known = [index for index, run in enumerate(self.runs) if run in mark.path]
+        if not known:
+            raise EpochMismatch(f"nothing is known of offset {offset} of epoch {epoch}, {end}")
+        last = known[-1]
         theirs = mark.path[mark.path.index(self.runs[last]) + 1 :]
         parts_at = min(run.begin for run in (*self.runs[last + 1 :], *theirs))
         if epoch == self.epoch:
             self.lineage = [(one, min(to, parts_at)) for one, to in self.lineage]
             self.lineage.insert(0, (self.epoch, parts_at))
-            self.epoch = f"{self.epoch[:-8]}{int(self.epoch[-8:]) + 1:08}"
+            named = hashlib.sha256(repr((self.epoch, self.runs)).encode()).hexdigest()
+            self.epoch = f"{self.epoch[:-8]}{named[:8]}"
         return Continuation(self.epoch, parts_at, parts_at, f"they part at {parts_at}")
 
     def rows(self, start: int, end: int) -> pa.RecordBatch:
@@ -312,8 +315,7 @@ class History:
             for path in tables[name].recent_files(timedelta.max):
                 for epoch, offset, number in read_columns(path, "epoch", "offset", "number"):
                     found[number] += 1
-                    if number not in living:
-                        self._verify_mark(tables[ROWS], epoch, offset)
+                    self._verify_mark(tables[ROWS], epoch, offset, is_lost=number not in living)
             missing = sorted(n for n in wanted if living[n] == kind and not found[n])
             often = sorted(n for n in found if found[n] > 1)
             wrong = sorted(n for n in found if living.get(n, kind) != kind)
@@ -321,12 +323,11 @@ class History:
             assert not often, f"{name}: {often} are there more than once"
             assert not wrong, f"{name}: {wrong} are in the wrong table"
 
-    def _verify_mark(self, rows: LandedTable, epoch: str, offset: int) -> None:
-        if epoch in (self.log.epoch, *dict(self.log.lineage)):
-            landed = rows.landed(selection_of(epoch))
-            assert landed is not None
-            assert landed.parts_at is not None, f"{epoch} {offset} is not marked"
-            assert landed.parts_at <= offset
+    def _verify_mark(self, rows: LandedTable, epoch: str, offset: int, *, is_lost: bool) -> None:
+        landed = rows.landed(selection_of(epoch))
+        assert landed is not None
+        is_marked = landed.parts_at is not None and landed.parts_at <= offset
+        assert is_marked == is_lost, f"{epoch} {offset}: {landed.parts_at} and {is_lost}"
 
     def land_all(self, count: int) -> None:
         """Publish messages, and land all that the log has."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli.option_groups import expand_option_groups
-from penstock.cli.screen import Screen, print_pairs
+from penstock.cli.screen import Screen, print_heading, print_pairs
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
     AvailableNow,
@@ -151,18 +151,26 @@ def status(
 ) -> None:
     """Show the content of the table, and how far it is behind the log."""
     with require_spark():
-        from penstock.spark.contents import read_contents
+        from penstock.cli.table_rows import lost_line
+        from penstock.spark.contents import open_landed, read_contents, read_landed_end
+        from penstock.spark.tables.api import ROWS
+        from penstock.spark.tables.lost_rows import find_lost_rows
     contents = read_contents(table.absolute())
     service = access.reach(server)
+    landed, selection_of = open_landed(table.absolute())
+    lost = find_lost_rows({ROWS: landed}, selection_of)
+    epoch = contents.epoch
+    landed_end = None if epoch is None else read_landed_end(table.absolute(), epoch, stream)
     pairs = (
         ("table", str(table)),
         ("holds", contents.description),
         ("rows", f"{contents.rows:,}"),
         ("files", f"{contents.files:,}, {contents.size_bytes:,} bytes"),
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
-        ("epoch", contents.epoch or "-"),
-        ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
+        ("epoch", epoch or "-"),
+        ("last offset", f"{landed_end - 1:,}" if landed_end else "-"),
         ("lag", _lag_text(table.absolute(), service, stream)),
+        *(("lost history", lost_line(one)) for one in lost),
     )
     print_pairs(pairs)
 
@@ -172,12 +180,24 @@ def show(
     table: TablePath,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
     full: Full = False,
+    lost: Annotated[
+        bool,
+        typer.Option("--lost", help="Only messages that the log no longer has."),
+    ] = False,
 ) -> None:
     """Show the newest messages of the table, or rows made from them."""
     with require_spark():
-        from penstock.cli.table_rows import print_rows, print_values
-        from penstock.spark.contents import newest_rows
+        from penstock.cli.table_rows import lost_line, print_lost_rows, print_rows, print_values
+        from penstock.spark.contents import newest_rows, open_landed
+        from penstock.spark.tables.api import ROWS
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
+        from penstock.spark.tables.lost_rows import find_lost_rows
+    if lost:
+        landed, selection_of = open_landed(table.absolute())
+        for one in find_lost_rows({ROWS: landed}, selection_of):
+            print_heading(lost_line(one))
+            print_lost_rows(landed, one.span, rows, full=full)
+        return
     newest = newest_rows(table.absolute(), rows)
     if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
         print_rows(newest, full=full)

@@ -20,6 +20,10 @@ from penstock.telemetry.logs import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.tables.api import LandedTable, Span
+    from penstock.spark.tables.erased import ErasedMessages
+    from penstock.spark.tables.lost_rows import LostRows
+
 
 def print_rows(rows: pa.Table, *, full: bool = False) -> None:
     """Print rows, without columns that are constant or follow from another one.
@@ -32,6 +36,52 @@ def print_rows(rows: pa.Table, *, full: bool = False) -> None:
     kinds = [str(field.type).removesuffix("[us, tz=UTC]") for field in shown.schema]
     values = zip(*(column.to_pylist() for column in shown.columns), strict=True)
     print_values((shown.column_names, kinds), [*values], full=full)
+
+
+def lost_line(lost: LostRows) -> str:
+    """Return a sentence about rows of a history that the log does not have."""
+    dead_letters = f" and {lost.dead_letters:,} dead letters" if lost.dead_letters else ""
+    span = lost.span
+    return (
+        f"{lost.rows:,} rows{dead_letters} of epoch {span.epoch}, offsets {span.start:,} to"
+        f" {span.end - 1:,}, are of a history that the log does not have"
+    )
+
+
+def erased_line(erased: ErasedMessages, *, is_restored: bool) -> str:
+    """Return a sentence about messages that a backfill found to be without rows."""
+    topics = ", ".join(f"{topic} ({messages:,})" for topic, messages in erased.topics)
+    if erased.topics_count > len(erased.topics):
+        topics += f" and {erased.topics_count - len(erased.topics):,} more"
+    messages = (
+        f"  {erased.messages:,} messages of which the table had no row: offsets {erased.first} to"
+        f" {erased.last}, topics {topics}. "
+    )
+    if is_restored:
+        return f"{messages}They are there now"
+    return (
+        f"{messages}They are left out: their rows were deleted since they landed, or a job of"
+        " Penstock 0.1.0 that came back to an older checkpoint never landed them; the same command"
+        " with --restore-deleted lands them again"
+    )
+
+
+def print_lost_rows(table: LandedTable, span: Span, count: int, *, full: bool) -> None:
+    """Print rows of a range that the log does not have.
+
+    Args:
+        table: the table.
+        span: the range.
+        count: most rows to print.
+        full: show whole values.
+    """
+    from penstock.spark.tables.lost_rows import rows_of
+
+    for found in rows_of(table, [span]):
+        print_rows(found.slice(0, count), full=full)
+        count -= min(count, found.num_rows)
+        if not count:
+            return
 
 
 def print_values(headings: Sequence[Row], rows: Sequence[Sequence[Any]], *, full: bool) -> None:

@@ -32,7 +32,7 @@ from penstock.cli.spark_jobs import (
 )
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.cli.table_lines import truncate
-from penstock.cli.table_rows import print_rows
+from penstock.cli.table_rows import erased_line, lost_line, print_lost_rows, print_rows
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import configure_logs, printable
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from penstock.spark.failure_file import TableFailure
     from penstock.spark.table_selection import AnyTable
-    from penstock.spark.tables.erased import ErasedMessages
     from penstock.spark.tables.status import TableStatus
     from penstock.stream.credentials import Credentials
 
@@ -141,6 +140,33 @@ def status(
 
 
 @app.command()
+def lost(
+    names: Names = None,
+    config: Config = None,
+    rows: Annotated[
+        int, typer.Option("--rows", "-n", min=1, max=100_000, help="Most rows of each table.")
+    ] = 20,
+    full: Full = False,
+) -> None:
+    """Show rows and dead letters of messages that the log no longer has.
+
+    An older copy of the broker's data directory was put back after they had landed.
+    """
+    tables = _load_tables(config, names)
+    with require_spark():
+        from penstock.spark.tables.lost_rows import find_lost_rows
+    for table in tables:
+        opened = table.open()
+        found = find_lost_rows(opened, table.selection)
+        if not found:
+            print_heading(f"{table.name}: the log has all that has landed, as far as its job knows")
+        for one in found:
+            print_heading(f"{table.name}: {lost_line(one)}")
+            for part in opened.values():
+                print_lost_rows(part, one.span, rows, full=full)
+
+
+@app.command()
 @expand_option_groups
 def backfill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table.")],
@@ -201,7 +227,7 @@ def backfill(
                 f" {filled.dead_letters:,} dead letters"
             )
             if filled.erased is not None:
-                print(printable(_erased_line(filled.erased, is_restored=restore_deleted)))
+                print(printable(erased_line(filled.erased, is_restored=restore_deleted)))
 
 
 @app.command()
@@ -306,17 +332,6 @@ def _print_causes(dead_letters: pa.Table, *, full: bool) -> None:
         print(f"  {rest:,} for {len(causes) - len(shown):,} other causes; --full shows them")
 
 
-def _erased_line(erased: ErasedMessages, *, is_restored: bool) -> str:
-    topics = ", ".join(f"{topic} ({messages:,})" for topic, messages in erased.topics)
-    if erased.topics_count > len(erased.topics):
-        topics += f" and {erased.topics_count - len(erased.topics):,} more"
-    outcome = "are restored" if is_restored else "are left out; --restore-deleted restores them"
-    return (
-        f"  {erased.messages:,} messages whose rows were deleted since they landed {outcome}:"
-        f" offsets {erased.first} to {erased.last}, topics {topics}"
-    )
-
-
 def _parse_limit(option: str, text: str) -> int | datetime:
     if text.isdecimal():
         return int(text)
@@ -351,9 +366,7 @@ def _status_pairs(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
         last = f"{found.landed_end - 1:,}" if found.landed_end else "unknown"
         lines += [("last offset", last)]
     lines += [("behind", behind)]
-    for span in found.lost:
-        text = f"offsets {span.start:,} to {span.end - 1:,} of epoch {span.epoch}"
-        lines += [("lost history", f"{text}: the table may have rows that the log does not have")]
+    lines += [("lost history", lost_line(lost)) for lost in found.lost]
     if found.per_second is not None:
         lines += [("pace", f"{found.per_second:,.0f} offsets a second, lately")]
     if found.watermark is not None:

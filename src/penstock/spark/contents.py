@@ -8,6 +8,7 @@ land, decoded or not, has the columns `epoch` and `offset`.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,12 +18,24 @@ from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import Contents, TableError
+from penstock.spark.tables.api import Contents, Selection, TableError
 from penstock.spark.tables.columns import with_missing_columns
-from penstock.spark.tables.delta import contents_of, table_directory, vacuum
+from penstock.spark.tables.delta import (
+    DeltaMessageTable,
+    contents_of,
+    epochs_of,
+    table_directory,
+    vacuum,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+SelectionOf = Callable[[str], Selection]
+"""Returns the selection of a table in the log with an epoch."""
+
+_PLACE: Final = "_place"
+"""The column with the place of a row's epoch among those that the table has received."""
 
 ORPHAN_AGE_H_MIN: Final = 24
 """Hours: younger files may belong to a batch that is being written, and are not removed."""
@@ -54,12 +67,28 @@ def read_landed_end(path: Path, epoch: str, stream: str) -> int | None:
         TableError: the table cannot be read.
     """
     delta = _open(path)
-    topics = (delta.metadata().description or "").partition(", topics ")[2]
-    return delta.transaction_version(f"penstock-log:{epoch}/{stream}/{topics}")
+    selection = Selection(epoch, stream, tuple(_selected(delta)[1].split(",")))
+    return delta.transaction_version(selection.transaction_id)
+
+
+def open_landed(path: Path) -> tuple[DeltaMessageTable, SelectionOf]:
+    """Return the table in `path`, and a function for the selection of its messages in an epoch.
+
+    Raises:
+        ConfigError: there is no table.
+        TableError: the table cannot be read.
+    """
+    delta = _open(path)
+    schema = pa.schema(delta.schema().to_arrow())
+    table = DeltaMessageTable(path, schema, tuple(delta.metadata().partition_columns))
+    stream, topics = _selected(delta)
+    return table, lambda epoch: Selection(epoch, stream, tuple(topics.split(",")))
 
 
 def newest_rows(path: Path, count: int) -> pa.Table:
     """Return the last `count` rows of the table in `path`, the newest first.
+
+    Those of the epoch that the table received last are newer than others, whatever its name.
 
     Raises:
         ConfigError: there is no table, or no messages land in it.
@@ -67,19 +96,30 @@ def newest_rows(path: Path, count: int) -> pa.Table:
     """
     delta = _open(path)
     schema = pa.schema(delta.schema().to_arrow())
-    found = schema.empty_table()
-    for file in _files(delta):
+    places = {epoch: place for place, epoch in enumerate(epochs_of(delta))}
+
+    def newest(file: dict[str, Any]) -> tuple[int, int]:
+        """Return the place of the epoch of a file's newest message, at the least, and its
+        offset."""
+        epochs = {file["min.epoch"], file["max.epoch"]}
+        return max(places.get(epoch, -1) for epoch in epochs), file["max.offset"]
+
+    found = schema.empty_table().append_column(_PLACE, pa.array([], pa.int64()))
+    for file in sorted(_files(delta), key=newest, reverse=True):
         if found.num_rows >= count:
-            oldest = found.slice(count - 1, 1).select(["epoch", "offset"]).to_pylist()[0]
-            if (file["max.epoch"], file["max.offset"]) < (oldest["epoch"], oldest["offset"]):
+            oldest = found.slice(count - 1, 1).select([_PLACE, "offset"]).to_pylist()[0]
+            if newest(file) < (oldest[_PLACE], oldest["offset"]):
                 break  # this file and all further ones have older messages only
         rows = read_rows(path / file["path"])
         for name, value in _partition(file).items():
             column = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
             rows = rows.append_column(name, column)
-        found = pa.concat_tables([found, with_missing_columns(rows, schema)])
-        found = found.sort_by([("epoch", "descending"), ("offset", "descending")])
-    return found.slice(0, count)
+        rows = with_missing_columns(rows, schema)
+        received = [places.get(epoch, -1) for epoch in rows.column("epoch").to_pylist()]
+        rows = rows.append_column(_PLACE, pa.array(received, pa.int64()))
+        found = pa.concat_tables([found, rows])
+        found = found.sort_by([(_PLACE, "descending"), ("offset", "descending")])
+    return found.slice(0, count).drop_columns(_PLACE)
 
 
 def read_table(spark: SparkSession, path: Path) -> DataFrame:
@@ -137,6 +177,13 @@ def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: 
     return vacuum(_open(path), older_than_h, remove=remove)
 
 
+def _selected(delta: DeltaTable) -> tuple[str, str]:
+    """Return the stream and the topics of the messages that land in a table, from its
+    description."""
+    stream, _, topics = (delta.metadata().description or "").partition(", topics ")
+    return stream.rpartition(" ")[2], topics.partition(", as ")[0]
+
+
 def _open(path: Path) -> DeltaTable:
     """Open the table; raise ConfigError if there is none, TableError if it cannot be read."""
     table_directory(path)
@@ -157,8 +204,8 @@ def _partition(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(delta: DeltaTable) -> list[dict[str, Any]]:
-    """Return the table's files with their statistics, the one with the newest message first."""
+    """Return the table's files with their statistics."""
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     if files and "max.offset" not in files[0]:
         raise ConfigError("messages do not land in that table: it has no column offset")
-    return sorted(files, key=lambda file: (file["max.epoch"], file["max.offset"]), reverse=True)
+    return files

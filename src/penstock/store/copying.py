@@ -81,10 +81,10 @@ class Copy:
         epoch = findings.epoch
         lineage = findings.lineage
         if not findings.log_is_whole or findings.lost_archive_ranges:
-            epoch = identity.new_epoch()
             lineage = [(former, min(end, findings.same_until)) for former, end in findings.lineage]
             if findings.epoch:
                 lineage.append((findings.epoch, findings.same_until))
+            epoch = identity.new_epoch(former for former, _ in lineage)
         commits = max(findings.commits, 1)
         given_up = [
             (begin, min(end, findings.end))

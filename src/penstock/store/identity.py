@@ -9,8 +9,10 @@ which the log is still the same as in that epoch.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +39,9 @@ from penstock.store.diagnosis import (
 )
 from penstock.store.watermark import Watermark, read_watermark
 
+_EPOCH_TIME: Final = "%Y%m%dT%H%M%S"
+_SECOND: Final = timedelta(seconds=1)
+
 COMMITS: Final = b"commits"
 EPOCH: Final = b"epoch"
 LINEAGE: Final = b"lineage"
@@ -55,9 +60,22 @@ decode_given_up: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 decode_seams: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
-def new_epoch() -> str:
-    """Return a new, unique epoch: 24 ASCII characters, sortable by time."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+def new_epoch(former: Iterable[str] = ()) -> str:
+    """Return a new, unique epoch: 24 ASCII characters, its time first.
+
+    It sorts behind the former epochs of the same log, even if the clock is behind or two begin in
+    one second: its time is then a second later than theirs. Epochs of different logs, and those of
+    copies of one log that went on apart, have no order.
+
+    Args:
+        former: the former epochs of the log, and its present one.
+    """
+    at = datetime.now(UTC).replace(microsecond=0)
+    for epoch in former:
+        with suppress(ValueError, OverflowError):  # the name was not made here
+            named = datetime.strptime(epoch[:15], _EPOCH_TIME).replace(tzinfo=UTC)
+            at = max(at, named + _SECOND)
+    return f"{at:{_EPOCH_TIME}}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +163,17 @@ def begin_epoch(database: Database, at: int | None = None, epoch: str = "") -> s
     Raises:
         CommitUnknown: the epoch could not be written.
     """
-    epoch = epoch or new_epoch()
+    former = read_epoch(database)
+    lineage = read_lineage(database)
+    epoch = epoch or new_epoch([former or "", *(one for one, _ in lineage)])
     meta = database.handles["meta"]
     batch = database.new_batch()
-    former = read_epoch(database)
     if former is None:
         now_us = int(datetime.now(UTC).timestamp() * 1_000_000)
         batch.put(CREATED_AT, str(now_us).encode(), meta)
         batch.put(FORMAT_KEY, FORMAT, meta)
     else:
-        lineage = [*read_lineage(database), (former, find_end(database) if at is None else at)]
+        lineage.append((former, find_end(database) if at is None else at))
         batch.put(LINEAGE, msgspec.msgpack.encode(lineage), meta)
         if not database.is_replicated:
             batch.delete(CLUSTER_POSITION_KEY, meta)

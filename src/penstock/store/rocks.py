@@ -691,7 +691,8 @@ class RocksStore:
         with self._usage_lock.shared():
             if not self._is_writable:
                 raise StoreFailed("the store is open for reading only")
-            self._next_epoch = new_epoch()  # it is in the store if the write's outcome is unknown
+            # It is in the store if the write's outcome is unknown.
+            self._next_epoch = new_epoch([self.epoch, *(one for one, _ in self._lineage)])
             self.epoch = begin_epoch(self._database, at, self._next_epoch)
             self._lineage = read_lineage(self._database)
             self._watermark.set_epoch(self.epoch)

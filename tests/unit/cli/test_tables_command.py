@@ -11,6 +11,7 @@ import pytest
 
 from penstock.cli.screen import print_table
 from penstock.cli.stream_service import StreamCredentialOptions
+from penstock.cli.table_rows import erased_line
 from penstock.cli.tables import (
     CAUSES_MAX,
     REASON_CELLS_MAX,
@@ -22,6 +23,7 @@ from penstock.cli.tables import (
 from penstock.errors import ConfigError
 from penstock.services.own_secrets import stream_token_file
 from penstock.spark.failure_file import TableFailure
+from penstock.spark.tables.erased import ErasedMessages
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,13 @@ def test_a_table_that_fails_says_so_in_its_status() -> None:
         "gave up",
         "2026-11-25 18:20:11 UTC: it holds other messages",
     )
+
+
+def test_a_backfill_tells_what_holes_may_be_and_how_to_land_them_again() -> None:
+    """A job of 0.1.0 that came back to an older checkpoint left some."""
+    holes = ErasedMessages(60, 41, 880, (("plant/a/7/temp", 60),), 1)
+    left_out = erased_line(holes, is_restored=False)
+    assert "60 messages of which the table had no row: offsets 41 to 880" in left_out
+    assert "deleted since they landed, or a job of Penstock 0.1.0" in left_out
+    assert "--restore-deleted lands them again" in left_out
+    assert erased_line(holes, is_restored=True).endswith("They are there now")

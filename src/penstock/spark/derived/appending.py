@@ -104,6 +104,10 @@ class AppendTarget:
         """Return what has landed; None if landing has not begun."""
         return self._table.landed(selection)
 
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        return self._table.epochs()
+
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
         return self._table.contents()
@@ -121,9 +125,10 @@ class AppendTarget:
         Raises:
             ConfigError: the table has rows of messages that the log no longer has.
         """
-        if batch.former is not None and batch.former.parts_at is not None:
+        lost_from = [one.parts_at for one in batch.formers if one.parts_at is not None]
+        if lost_from:
             raise self._refusal(
-                f"it counts messages from offset {batch.former.parts_at} on that the log no longer"
+                f"it counts messages from offset {min(lost_from)} on that the log no longer"
                 " has (an older copy of the data directory was put back?)"
             )
         self._table.commit(batch, [])

@@ -62,8 +62,10 @@ class LastKnown:
 class NewestRows:
     """Finds the newest row of each key.
 
-    Rows are ordered by their event time, if one is declared, by offset, and by their order in the
-    message.
+    Rows are ordered by their event time, if one is declared, then as the table receives them: rows
+    of messages of one batch by offset and by their order in the message, and rows of the table come
+    before those of a batch. Epochs are not compared: of a log whose older copy was put back, their
+    names do not tell the order.
 
     Args:
         definition: the declaration, which names keys and event time.
@@ -74,9 +76,16 @@ class NewestRows:
         self._time = "" if definition.event_time == RECEIVED_AT else definition.event_time
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """Return the newest row of each key, ordered by key."""
+        """Return the newest row of each key, ordered by key, of rows of one epoch."""
+        return self._newest(rows, "offset", _INDEX)
+
+    def after(self, older: pa.Table, newer: pa.Table) -> pa.Table:
+        """Return the newest row of each key of two tables, which each have one of a key."""
+        return self._newest(pa.concat_tables([older, newer]), _INDEX)
+
+    def _newest(self, rows: pa.Table, *order_by: str) -> pa.Table:
         rows = _with_row_index(rows)
-        order = ["epoch", "offset", _INDEX]
+        order = [*order_by]
         if self._time:  # rows without a time come first
             rows = rows.append_column(_HAS_TIME, pc.is_valid(rows.column(self._time)))
             order = [_HAS_TIME, self._time, *order]

@@ -64,6 +64,10 @@ class ReplaceTarget:
         """Return what has landed; None if landing has not begun."""
         return self._table.landed(selection)
 
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        return self._table.epochs()
+
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
         return self._table.contents()
@@ -110,12 +114,15 @@ class ReplaceTarget:
 
     def _write(self, newest: pa.Table, replaced: list[str], number: int) -> list[NewFile]:
         schema = newest.schema
-        older = (
-            with_missing_columns(self._read(path), self._table.layout.schema) for path in replaced
-        )
-        tables = [*(with_missing_columns(rows, schema) for rows in older), newest]
+        older = [
+            with_missing_columns(
+                with_missing_columns(self._read(path), self._table.layout.schema), schema
+            )
+            for path in replaced
+        ]
+        present = pa.concat_tables(older) if older else newest.slice(0, 0)
         merge_partials = self._derivation.to_table_rows(
-            self._derivation.newest(pa.concat_tables(tables))
+            self._derivation.newest.after(present, newest)
         )
         layouts = {ROWS: self._table.layout}
         return [

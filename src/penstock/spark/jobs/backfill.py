@@ -8,7 +8,9 @@ becomes now, and for all other messages what they had before. The rows of the ra
 one commit; new dead letters of the range are added in a commit before that, and its old ones
 removed in a commit after that. If a backfill is interrupted, some messages are in the tables twice
 and none is missing; running it again repairs this. The range ends at the latest at the position of
-the landing job, which lands all later messages: the two never write the same range.
+the landing job, which lands all later messages: the two never write the same range. If the table
+has landed in several epochs of the log, as after a restore, the range begins where landing began in
+the present one: the messages before that have their rows under another epoch.
 
 Rows of messages that the log has lost, to retention or a repair, stay in the table. Rows that were
 deleted from the table are not added again, although the log still has their messages, such as those
@@ -104,15 +106,18 @@ def backfill(
         landed = target.landed(selection)
         landed_end = 0 if landed is None else landed.end
         log = client.offsets(definition.stream, at_least=(log.epoch, landed_end))
-        first = max(log.earliest, _find_offset(client, log, start))
+        begin = log.earliest
+        if landed is not None and {*target.epochs()} - {log.epoch}:
+            begin = max(begin, landed.start or 0)
+        first = max(begin, _find_offset(client, log, start))
         last = min(landed_end, _find_offset(client, log, end))
     parts = [(first, last)] if first < last else []
     if not settings.fail_on_data_loss:
         parts = subtract_ranges(first, last, log.given_up)
     if not parts:
         raise ConfigError(
-            f"there is nothing to fill in: the log begins at offset {log.earliest}, and table"
-            f" {definition.name} has landed all before offset {landed_end}"
+            f"there is nothing to fill in: in epoch {log.epoch} table {definition.name} can be"
+            f" filled from offset {begin} on, and has landed all before offset {landed_end}"
         )
     results = []
     for start_offset, end_offset in parts:

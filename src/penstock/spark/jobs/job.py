@@ -173,10 +173,11 @@ class TableJob(ABC):
 
     def _known_position(self) -> tuple[str, int] | None:
         """Return an epoch and offset that the log is known to have reached; None if unknown."""
-        contents = self._job_target.contents()
-        if contents is None or contents.epoch is None:
+        epoch = next(reversed(self._job_target.epochs()), None)
+        if epoch is None:
             return None
-        return contents.epoch, contents.landed_end or 0
+        landed = self._job_target.landed(self._settings.selection(epoch))
+        return epoch, 0 if landed is None else landed.end
 
     def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
         """Wait until the service answers, and return the offsets of the stream; None if stopped."""

@@ -21,13 +21,16 @@ class JobTarget(Protocol):
         whole; None if landing has not begun."""
 
     def move_end(self, batch: Batch) -> None:
-        """Move the landed end over a range without messages, or to where landing begins.
+        """Move the landed end over a range without messages, or to where landing begins or goes on.
 
         If the table has moved since the batch was planned, nothing happens.
         """
 
     def drop_unlanded(self, former: Selection) -> None:
         """Remove what was committed of a batch of a former epoch that has not landed as a whole."""
+
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs of which the table has received messages, in that order."""
 
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""

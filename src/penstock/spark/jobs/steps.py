@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from penstock.errors import OffsetOutOfRange
 from penstock.spark.jobs.job_target import JobTarget
-from penstock.spark.tables.api import Batch, Former, Landed, Outcome, Selection, TableError
+from penstock.spark.tables.api import Batch, Landed, Outcome, Selection, TableError
 from penstock.spark.tables.landing_target import LandingResult
 from penstock.store.mark import NO_MARK, Mark
 
@@ -30,9 +30,7 @@ class EpochBegun(TableError):
     epoch of the log in it, or an older copy of the table has not begun in this one."""
 
 
-def begin(
-    target: JobTarget, selection: Selection, start: int, mark: Mark, former: Former | None = None
-) -> Landed:
+def begin(target: JobTarget, selection: Selection, start: int, mark: Mark) -> Landed:
     """Store in the table where landing begins, unless another job has done so; return what it
     says.
 
@@ -41,17 +39,22 @@ def begin(
         selection: the messages that will land.
         start: the first offset.
         mark: the history of the log before it.
-        former: the epoch from which landing goes on.
 
     Raises:
-        EpochBegun: another job has landed in the former epoch meanwhile.
+        EpochBegun: another job has begun to land another epoch meanwhile.
     """
-    generation = None if former is None else former.landed.generation
-    target.move_end(
-        Batch(selection, 0, start, start, mark=mark, former=former, generation=generation)
-    )
-    landed = target.landed(selection)
-    if landed is None:
+    return move_to(target, Batch(selection, 0, start, start, mark=mark))
+
+
+def move_to(target: JobTarget, batch: Batch) -> Landed:
+    """Move the landed end of a table by a batch without messages; return what has landed then.
+
+    Raises:
+        EpochBegun: another job has moved it meanwhile.
+    """
+    target.move_end(batch)
+    landed = target.landed(batch.selection)
+    if landed is None or landed.end < batch.end or target.epochs()[-1:] != (batch.selection.epoch,):
         raise EpochBegun("another job landed in the table at the same time; try again")
     return landed
 

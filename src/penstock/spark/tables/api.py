@@ -17,7 +17,7 @@ tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -28,7 +28,13 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
-from penstock.spark.tables.stored_marks import mark_numbers, stored_mark
+from penstock.spark.tables.stored_marks import (
+    EPOCHS,
+    epoch_numbers,
+    mark_numbers,
+    stored_epochs,
+    stored_mark,
+)
 from penstock.spark.tables.tiers import LiveFile
 from penstock.spark.topics import topics_text
 from penstock.store.mark import NO_MARK, Mark
@@ -93,11 +99,6 @@ class Selection:
         return f"penstock-{name}:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
-    def generation_id(self) -> str:
-        """The key under which the table counts the epochs in which landing has begun."""
-        return f"penstock-generation:{self.stream}/{self.topics_text}"
-
-    @property
     def description(self) -> str:
         """The selection in words, without the epoch, which the table stores as its description."""
         return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
@@ -109,6 +110,9 @@ class Selection:
 
 
 _NOWHERE: Final = 2**62
+
+PartitionValues = Mapping[str, str | None]
+"""The values of partition columns, as text."""
 
 FindNumber = Callable[[str], int | None]
 """Finds a number that a table stores, by its key; None without one."""
@@ -125,7 +129,7 @@ class Landed:
         mark: the history of the log before `end`; empty in a table of an old version.
         dead_letters_end: the landed end of the table of dead letters at that time; 0 if there is
             none.
-        generation: the number of epochs in which landing has begun in the table.
+        generation: the number of epochs that the table has received, one after another.
         parts_at: the offset from which on the rows are of a history that the log no longer has;
             None if it has all.
     """
@@ -149,23 +153,23 @@ class Landed:
             end,
             stored_mark(lambda name: find(selection.key(name))),
             find(selection.key("dead-letters")) or 0,
-            find(selection.generation_id) or 0,
+            find(EPOCHS) or 0,
             None if parts_at == _NOWHERE else parts_at,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The epoch of the log in which a table has landed before it begins in another one.
+    """An epoch of the log in which a table has landed before it goes on in another one.
 
     Attributes:
         selection: the selection in that epoch.
-        landed: the range that had landed in it.
+        end: the landed end in it.
         parts_at: the offset at which it and the present log part; None if the log has all of it.
     """
 
     selection: Selection
-    landed: Landed
+    end: int
     parts_at: int | None = None
 
 
@@ -204,8 +208,9 @@ class Batch:
         query: the micro-batch, for a table whose query has state.
         mark: the history of the log before `end`.
         dead_letters_end: the landed end of the table of dead letters.
-        former: the epoch from which landing goes on, for the commit with which it begins.
-        generation: the number of epochs in which landing had begun; None if that does not matter.
+        formers: the other epochs in which the table has landed, for the commit with which it goes
+            on in this one.
+        generation: the number of epochs that the table had received; None if that does not matter.
     """
 
     selection: Selection
@@ -215,7 +220,7 @@ class Batch:
     query: QueryBatch | None = None
     mark: Mark = NO_MARK
     dead_letters_end: int = 0
-    former: Former | None = None
+    formers: tuple[Former, ...] = ()
     generation: int | None = None
 
     @property
@@ -227,12 +232,10 @@ class Batch:
         """Return why a table cannot take the batch, as the outcome of a commit; None if it can."""
         if self._is_repeated(find):
             return Outcome.REPLAYED
-        if self.generation not in (None, find(self.selection.generation_id) or 0):
-            return Outcome.OVERTAKEN  # another job has begun to land a later epoch
-        if self.former is not None:
-            former = Landed.stored(find, self.former.selection)
-            if former is None or former.end != self.former.landed.end:
-                return Outcome.OVERTAKEN
+        if self.generation not in (None, find(EPOCHS) or 0):
+            return Outcome.OVERTAKEN  # another job has begun to land another epoch
+        if any(find(one.selection.transaction_id) != one.end for one in self.formers):
+            return Outcome.OVERTAKEN
         end = find(self.selection.transaction_id)
         if self.start is not None:
             return None if end is None else Outcome.OVERTAKEN
@@ -256,20 +259,36 @@ class Batch:
         """Return the numbers that the commit changes in the table, by their keys."""
         selection = self.selection
         found = {selection.transaction_id: self.end}
-        if find(selection.transaction_id) is None:
+        is_first = find(selection.transaction_id) is None
+        if is_first:
             first = min((file.first_offset for file in files), default=self.end)
             found[selection.key("start")] = first if self.start is None else self.start
-            found[selection.generation_id] = (find(selection.generation_id) or 0) + 1
+        if is_first or self.formers:
+            found |= self._listed(stored_epochs(find))
         found |= {selection.key(name): n for name, n in mark_numbers(self.mark).items()}
         if self.dead_letters_end:
             found[selection.key("dead-letters")] = self.dead_letters_end
         if find(selection.key("parts-at")) is not None:
             found[selection.key("parts-at")] = _NOWHERE  # the log has that history again
-        if self.former is not None and self.former.parts_at is not None:
-            found[self.former.selection.key("parts-at")] = self.former.parts_at
+        for former in self.formers:
+            key = former.selection.key("parts-at")
+            if former.parts_at is not None or find(key) is not None:
+                found[key] = _NOWHERE if former.parts_at is None else former.parts_at
         if self.query is not None:
             found[self.query.transaction_id] = self.query.batch_id
         return {key: number for key, number in found.items() if find(key) != number}
+
+    def _listed(self, listed: tuple[str, ...]) -> dict[str, int]:
+        """Return the numbers that append the epoch to those that the table has received; a table of
+        an old version has no list, and gets the former ones first."""
+        former = (one.selection.epoch for one in self.formers)
+        epochs = [*listed, *(epoch for epoch in former if epoch not in listed)]
+        if epochs[-1:] != [self.selection.epoch]:
+            epochs.append(self.selection.epoch)
+        found = {EPOCHS: len(epochs)}
+        for index in range(len(listed), len(epochs)):
+            found |= epoch_numbers(index, epochs[index])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +311,7 @@ class Contents:
         files: the number of Parquet files.
         size_bytes: the total size of the files.
         description: the selection, in words.
-        epoch: the epoch of the newest row; None without rows.
-        landed_end: the offset after the newest row; None without rows.
+        epoch: the epoch of which the table has received messages last; None if of none.
         oldest_at: the time of the oldest version that can be read (UTC); None if the format has
             only the newest.
     """
@@ -305,7 +323,6 @@ class Contents:
     size_bytes: int
     description: str
     epoch: str | None
-    landed_end: int | None
     oldest_at: datetime | None = None
 
 
@@ -336,6 +353,13 @@ class LandedTable(Protocol):
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
+
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs of which the table has received messages, in that order.
+
+        Their names do not tell it; of a table of an old version, which has no list of them, they
+        are sorted.
+        """
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
@@ -397,6 +421,9 @@ class LandedTable(Protocol):
         Files without statistics are included; for `timedelta.max` all files are returned, even if
         the table has no column `received_at`.
         """
+
+    def files(self) -> list[tuple[Path, PartitionValues]]:
+        """Return the files, each with the values of partition columns that it may lack."""
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files that belong to no version of the table; return their names.

@@ -7,7 +7,7 @@ it. Nothing else may change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,16 @@ def with_missing_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def with_partition_values(
+    rows: pa.Table, values: Mapping[str, str | None], schema: pa.Schema
+) -> pa.Table:
+    """Return rows of a file with the partition columns that the file lacks, from their values."""
+    for name in (values.keys() & set(schema.names)) - set(rows.column_names):
+        scalar = pa.scalar(values[name], pa.string()).cast(schema.field(name).type)
+        rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
+    return rows
 
 
 CanWiden = Callable[[pa.Field, pa.Field], bool]
@@ -110,9 +120,13 @@ def _join_names(columns: Sequence[str]) -> str:
 
 def rows_outside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.Table:
     """Return the rows without those at offsets `start` to `end` (excluded) of `epoch`."""
+    return rows.filter(pc.invert(rows_inside(rows, epoch, start, end)))
+
+
+def rows_inside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.ChunkedArray:
+    """Return for each row whether it is at offsets `start` to `end` (excluded) of `epoch`."""
     offset = rows.column("offset")
-    inside = pc.and_(
+    return pc.and_(
         pc.equal(rows.column("epoch"), epoch),
         pc.and_(pc.greater_equal(offset, start), pc.less(offset, end)),
     )
-    return rows.filter(pc.invert(inside))

@@ -35,6 +35,7 @@ from penstock.spark.tables.api import (
     FindNumber,
     Landed,
     Outcome,
+    PartitionValues,
     QueryBatch,
     Selection,
     Span,
@@ -58,6 +59,7 @@ from penstock.spark.tables.rewriting import (
     rewrite_without,
     with_columns_of,
 )
+from penstock.spark.tables.stored_marks import stored_epochs
 from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
@@ -175,6 +177,11 @@ class DeltaMessageTable:
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
         return Landed.stored(_finder(self._refresh()), selection)
+
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        delta = self._refresh()
+        return () if delta is None else epochs_of(delta)
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
@@ -333,6 +340,14 @@ class DeltaMessageTable:
             if at is None or (newest is not None and newest - at <= within)
         ]
 
+    def files(self) -> list[tuple[Path, PartitionValues]]:
+        """Return the files, each with the values of its partition; see `LandedTable`."""
+        delta = self._refresh()
+        return [
+            (self.path / file["path"], partition_values(file, self.layout.partition_by))
+            for file in ([] if delta is None else files_of(delta))
+        ]
+
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files that belong to no version of the table; return their names."""
         delta = self._refresh()
@@ -433,11 +448,18 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
         raise TableError(f"the table in {delta.table_uri} cannot be cleaned: {error}") from error
 
 
+def epochs_of(delta: DeltaTable) -> tuple[str, ...]:
+    """Return the epochs that a table has received, in that order; see `LandedTable.epochs`."""
+    listed = stored_epochs(delta.transaction_version)
+    if listed:
+        return listed
+    names = (file.get(f"{end}.epoch") for file in files_of(delta) for end in ("min", "max"))
+    return tuple(sorted({name for name in names if name is not None}))
+
+
 def contents_of(delta: DeltaTable, path: Path) -> Contents:
     """Return the contents of a table of messages."""
     files = files_of(delta)
-    with_offsets = [file for file in files if file.get("max.offset") is not None]
-    newest = max(((file["max.epoch"], file["max.offset"]) for file in with_offsets), default=None)
     return Contents(
         version=delta.version(),
         changed_at=datetime.fromtimestamp(delta.history(1)[0]["timestamp"] / 1000, UTC),
@@ -445,7 +467,6 @@ def contents_of(delta: DeltaTable, path: Path) -> Contents:
         files=len(files),
         size_bytes=sum(file["size_bytes"] for file in files),
         description=delta.metadata().description or "",
-        epoch=newest[0] if newest else None,
-        landed_end=newest[1] + 1 if newest else None,
+        epoch=next(reversed(epochs_of(delta)), None),
         oldest_at=oldest_version_at(path),
     )

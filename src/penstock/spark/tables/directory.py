@@ -45,6 +45,7 @@ from penstock.spark.tables.api import (
     FindNumber,
     Landed,
     Outcome,
+    PartitionValues,
     QueryBatch,
     Selection,
     Span,
@@ -53,6 +54,7 @@ from penstock.spark.tables.api import (
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.rewriting import replacement_failed, rewrite_without, with_columns_of
+from penstock.spark.tables.stored_marks import stored_epochs
 from penstock.spark.tables.tiers import LiveFile
 
 COMMITS_NAME: Final = "_penstock"
@@ -136,6 +138,17 @@ class ParquetDirectory:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
         return Landed.stored(_finder(self._refresh()[1]), selection)
 
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        _, last = self._refresh()
+        if last is None:
+            return ()
+        listed = stored_epochs(_finder(last))
+        if listed:
+            return listed
+        names = {name for path in self._files() for name in _offsets(self.path / path)[:2]}
+        return tuple(sorted(names))
+
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
         return _finder(self._refresh()[1])(QueryBatch(query_id, 0).transaction_id)
@@ -207,7 +220,6 @@ class ParquetDirectory:
         if last is None:
             return None
         files = [self.path / path for path in self._files()]
-        newest = max((_last_row(file) for file in files), default=None)
         return Contents(
             version=version,
             changed_at=datetime.fromtimestamp(self._commit_path(version).stat().st_mtime, UTC),
@@ -215,8 +227,7 @@ class ParquetDirectory:
             files=len(files),
             size_bytes=sum(file.stat().st_size for file in files),
             description=last.description,
-            epoch=newest[0] if newest else None,
-            landed_end=newest[1] + 1 if newest else None,
+            epoch=next(reversed(self.epochs()), None),
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
@@ -230,6 +241,10 @@ class ParquetDirectory:
             for path, at in received.items()
             if newest is not None and newest - at <= within
         ]
+
+    def files(self) -> list[tuple[Path, PartitionValues]]:
+        """Return the files, each with the values of its partition; see `LandedTable`."""
+        return [(self.path / path, _values(path)) for path in self._files()]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove hidden files of this age, which belong to no commit; return their names."""
@@ -330,11 +345,6 @@ def _offsets(file: Path) -> tuple[str, str, int, int]:
     rows = read_rows(file, ["epoch", "offset"])
     epochs, offsets = (pc.min_max(rows.column(name)).as_py() for name in ("epoch", "offset"))
     return epochs["min"], epochs["max"], offsets["min"], offsets["max"]
-
-
-def _last_row(file: Path) -> tuple[str, int]:
-    _, epoch, _, offset = _offsets(file)
-    return epoch, offset
 
 
 def _overlaps(file: Path, span: Span) -> bool:

@@ -60,6 +60,10 @@ class EvolvingTarget:
         """Return what has landed; None if landing has not begun."""
         return self._target.landed(selection)
 
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        return self._target.epochs()
+
     def contents(self) -> Contents | None:
         """Return the contents of the table of rows; None if it does not exist."""
         return self._target.contents()

@@ -46,6 +46,7 @@ from penstock.spark.tables.api import (
     FindNumber,
     Landed,
     Outcome,
+    PartitionValues,
     QueryBatch,
     Selection,
     Span,
@@ -68,6 +69,7 @@ from penstock.spark.tables.rewriting import (
     rewrite_without,
     with_columns_of,
 )
+from penstock.spark.tables.stored_marks import stored_epochs
 from penstock.spark.tables.synced_io import SyncedFileIO
 from penstock.spark.tables.tiers import LiveFile
 
@@ -156,6 +158,18 @@ class IcebergTable:
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
         return Landed.stored(_finder(self._refresh()), selection)
+
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        table = self._refresh()
+        if table is None:
+            return ()
+        listed = stored_epochs(_finder(table))
+        if listed:
+            return listed
+        files = [task.file for task in table.scan().plan_files()]
+        bounds = (bound for file in files for bound in (file.lower_bounds, file.upper_bounds))
+        return tuple(sorted({_bound(table, bound, "epoch") for bound in bounds}))
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
@@ -310,10 +324,6 @@ class IcebergTable:
         if table is None:
             return None
         files = [task.file for task in table.scan().plan_files()]
-        newest = max(
-            ((_upper(table, file, "epoch"), _upper(table, file, "offset")) for file in files),
-            default=None,
-        )
         return Contents(
             version=int(Path(table.metadata_location).name.partition("-")[0]),
             changed_at=datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, UTC),
@@ -321,8 +331,7 @@ class IcebergTable:
             files=len(files),
             size_bytes=sum(file.file_size_in_bytes for file in files),
             description=table.properties.get(_DESCRIPTION, ""),
-            epoch=newest[0] if newest else None,
-            landed_end=newest[1] + 1 if newest else None,
+            epoch=next(reversed(self.epochs()), None),
             oldest_at=oldest_at(table),
         )
 
@@ -339,6 +348,10 @@ class IcebergTable:
         return [
             _path(path) for at, path in received if timedelta(microseconds=newest - at) <= within
         ]
+
+    def files(self) -> list[tuple[Path, PartitionValues]]:
+        """Return the files, which have all columns; see `LandedTable`."""
+        return [(path, {}) for path in self.recent_files(timedelta.max)]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files of this age that no snapshot names; return their names."""

@@ -136,6 +136,10 @@ class LandingTarget:
                 )
         return landed
 
+    def epochs(self) -> tuple[str, ...]:
+        """Return the epochs that the table has received, in that order; see `LandedTable`."""
+        return self.rows.epochs()
+
     def contents(self) -> Contents | None:
         """Return the contents of the table of rows; None if it does not exist."""
         return self.rows.contents()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 
 from penstock.spark.parquet_files import Layout, NewFile, write_files
 from penstock.spark.plain_types import plain_rows
-from penstock.spark.tables.api import ROWS, Span, TableCommitFailed
-from penstock.spark.tables.columns import rows_outside, with_missing_columns
-
-PartitionValues = Mapping[str, str | None]
+from penstock.spark.tables.api import ROWS, PartitionValues, Span, TableCommitFailed
+from penstock.spark.tables.columns import rows_outside, with_missing_columns, with_partition_values
 
 _PREFIX: Final = "rest"
 _NOTHING: Final = Span("", 0, 0)
@@ -74,10 +72,7 @@ def _parts(
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 rows = plain_rows(file.read_row_group(number))
-                for name in (values.keys() & set(layout.schema.names)) - set(rows.column_names):
-                    kind = layout.schema.field(name).type
-                    scalar = pa.scalar(values[name], pa.string()).cast(kind)
-                    rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
+                rows = with_partition_values(rows, values, layout.schema)
                 if span.start < span.end:
                     rows = rows_outside(rows, span.epoch, span.start, span.end)
                 yield with_missing_columns(rows, layout.schema)

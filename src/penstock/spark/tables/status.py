@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Protocol
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.pace_file import read_pace
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection, Span
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
+from penstock.spark.tables.lost_rows import LostRows, find_lost_rows
 from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
@@ -60,7 +60,7 @@ class TableStatus:
         per_second: the recent number of offsets that the query passes per second; None while idle.
         watermark: the time up to which all closed windows are in the table; None for a table
             without a watermark.
-        lost: ranges of offsets of which the table may have rows that the log no longer has.
+        lost: the rows that have landed from a history which the log no longer has.
         failure: the current failure of the table; None if it lands.
         upkeep: the last maintenance of the table's files.
     """
@@ -73,7 +73,7 @@ class TableStatus:
     watermark: datetime | None
     failure: TableFailure | None
     upkeep: UpkeepRecord
-    lost: tuple[Span, ...] = ()
+    lost: tuple[LostRows, ...] = ()
 
 
 def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path) -> TableStatus:
@@ -94,6 +94,7 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
     measure_pace = offsets_per_second if table.has_state else read_pace
     per_second = measure_pace(checkpoint, time.time())
     epoch = None if rows is None else rows.epoch
+    lost = find_lost_rows(tables, table.selection)
     try:
         log = client.offsets(table.stream, at_least=None if epoch is None else (epoch, 0))
         landed = tables[ROWS].landed(table.selection(log.epoch))
@@ -110,28 +111,12 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
             watermark,
             failure,
             upkeep,
-            lost_ranges(tables[ROWS], table.selection, log),
+            lost,
         )
     except StreamUnavailable:
-        return TableStatus(rows, dead_letters, None, None, per_second, watermark, failure, upkeep)
-
-
-def lost_ranges(
-    rows: LandedTable, selection_of: Callable[[str], Selection], log: StreamOffsets
-) -> tuple[Span, ...]:
-    """Return the ranges that have landed from a history which the log no longer has.
-
-    Args:
-        rows: the table.
-        selection_of: returns the selection of the table in an epoch of the log.
-        log: the log.
-    """
-    found = []
-    for epoch in (log.epoch, *(former for former, _ in log.lineage)):
-        landed = rows.landed(selection_of(epoch))
-        if landed is not None and landed.parts_at is not None and landed.parts_at < landed.end:
-            found.append(Span(epoch, landed.parts_at, landed.end))
-    return tuple(found)
+        return TableStatus(
+            rows, dead_letters, None, None, per_second, watermark, failure, upkeep, lost
+        )
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: ConfiguredTable, landed_end: int) -> Lag:

@@ -1,4 +1,4 @@
-"""Marks of positions as numbers, which is all that the transactions of a Delta table can store.
+"""Marks and epochs as numbers, which is all that the transactions of a Delta table can store.
 
 A mark names the history before an offset of the log (`penstock.store.mark`):
 
@@ -7,6 +7,13 @@ A mark names the history before an offset of the log (`penstock.store.mark`):
     mark-digest-0 … 4           the digest in parts of 62 bits; the last one has a bit on top of it
 
 A commit stores only the numbers that differ from those before: usually the digest.
+
+The names of epochs do not tell their order: an older copy of a log may go on under a clock that is
+behind. So a table stores the epochs in the order in which it received messages of them, one again
+if the log came back to it:
+
+    penstock-epochs             how many they are
+    penstock-epoch-0:0 … 3:0    the name of the first one in parts of 62 bits, and so on
 """
 
 from __future__ import annotations
@@ -20,6 +27,9 @@ _BITS: Final = 62
 _DIGEST_CHARACTERS: Final = 64
 _DIGEST_BIT: Final = 1 << (4 * _DIGEST_CHARACTERS)
 _PARTS: Final = 5
+
+EPOCHS: Final = "penstock-epochs"
+"""The key under which a table counts the epochs of which it has received messages."""
 
 
 def mark_numbers(mark: Mark) -> dict[str, int]:
@@ -43,3 +53,28 @@ def stored_mark(find: Callable[[str], int | None]) -> Mark:
     digest = sum((find(f"mark-digest-{part}") or 0) << (_BITS * part) for part in range(_PARTS))
     text = f"{digest ^ _DIGEST_BIT:0{_DIGEST_CHARACTERS}x}" if digest else ""
     return Mark(tuple(runs), text)
+
+
+def epoch_numbers(index: int, epoch: str) -> dict[str, int]:
+    """Return the numbers that name the epoch with this index in a table's list, by their keys."""
+    number = int.from_bytes(b"\1" + epoch.encode())  # the first bit tells the length
+    parts = range(-(-number.bit_length() // _BITS))
+    return {_part(index, part): number >> (_BITS * part) & ((1 << _BITS) - 1) for part in parts}
+
+
+def stored_epochs(find: Callable[[str], int | None]) -> tuple[str, ...]:
+    """Return the epochs of a table's list, in the order in which it received them; `find` returns
+    its numbers."""
+    return tuple(_stored_epoch(index, find) for index in range(find(EPOCHS) or 0))
+
+
+def _stored_epoch(index: int, find: Callable[[str], int | None]) -> str:
+    number, part = 0, 0
+    while (found := find(_part(index, part))) is not None:
+        number |= found << (_BITS * part)
+        part += 1
+    return number.to_bytes(-(-number.bit_length() // 8))[1:].decode()
+
+
+def _part(index: int, part: int) -> str:
+    return f"penstock-epoch-{part}:{index}"
