@@ -176,7 +176,7 @@ def test_a_table_gets_each_message_of_the_living_history_and_keeps_what_is_lost(
     lost = LOST.findall(said.decode())
     assert [(rows, first, last) for rows, _, first, last in lost] == [
         ("20", "20", "39"),
-        ("20", "80", "99"),
+        ("20", "60", "79"),
     ]
     code, said, told = run("table", "show", str(settings.table), "--lost", "-n", "100")
     assert code == 0, told

@@ -28,6 +28,17 @@ def test_each_message_lands_once_whatever_is_killed_put_back_or_run_twice(tmp_pa
             raise AssertionError(f"seed {seed}: {error!r}, after {history.told}") from error
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_log_has_left_more_than_once_is_marked_each_time(
+    tmp_path: Path, seed: int
+) -> None:
+    """It is put back to one copy again and again; the epoch between is none of its own any more."""
+    history = History(seed, tmp_path)
+    twice = ("put_back_the_log", "publish_some", "finish") * 2
+    history.play_these("copy_the_log", "publish_some", "finish", *twice)
+    history.verify()
+
+
 @pytest.mark.timeout(3600)
 def test_a_window_is_there_once_and_whole_or_its_job_is_refused(tmp_path: Path) -> None:
     refusals = 0
