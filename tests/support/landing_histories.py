@@ -283,9 +283,7 @@ class History:
         self._log_copies: list[ModelLog] = []
 
     def play(self) -> None:
-        self._publish(self.random.randint(0, 12))
-        self._first = self.log.latest if self._starting == "latest" else 0
-        self._begin()
+        self._start()
         actions = [
             (self._publish_some, 6),
             (self._run, 6),
@@ -305,10 +303,7 @@ class History:
         self._finish()
 
     def play_these(self, *actions: str) -> None:
-        """Play these and no others, by the names of the methods below."""
-        self._publish(12)
-        self._first = self.log.latest if self._starting == "latest" else 0
-        self._begin()
+        """Play these and no others, by the names of the methods below; `start` is the first."""
         for name in actions:
             self.told.append(name)
             getattr(self, f"_{name}")()
@@ -354,6 +349,11 @@ class History:
                 self.random.choice(self._jobs).step()
             finally:
                 self._depth -= 1
+
+    def _start(self) -> None:
+        self._publish(self.random.randint(0, 12))
+        self._first = self.log.latest if self._starting == "latest" else 0
+        self._begin()
 
     def _begin(self) -> None:
         """The first run begins the table; whenever it is killed, it is run again before others."""

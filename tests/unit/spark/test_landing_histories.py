@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, TableError
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch, TableError
 from tests.support.budget import budget
 from tests.support.derived_histories import DerivedHistory
-from tests.support.landing_histories import FORMATS, History
+from tests.support.landing_histories import FORMATS, History, open_tables
 
 HISTORIES = 40
 
@@ -35,8 +35,24 @@ def test_what_the_log_has_left_more_than_once_is_marked_each_time(
     """It is put back to one copy again and again; the epoch between is none of its own any more."""
     history = History(seed, tmp_path)
     twice = ("put_back_the_log", "publish_some", "finish") * 2
-    history.play_these("copy_the_log", "publish_some", "finish", *twice)
+    history.play_these("start", "copy_the_log", "publish_some", "finish", *twice)
     history.verify()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_table_of_an_older_version_goes_on_and_has_its_epochs_in_order_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """It has no list of them; at first it has no rows, either."""
+    history = History(seed, tmp_path)
+    first = history.log.epoch
+    with monkeypatch.context() as older:
+        older.setattr(Batch, "_listed", lambda *_: {})
+        history.play_these("start", "finish", "copy_the_log", "publish_some", "finish")
+    history.play_these("finish", "put_back_the_log", "publish_some", "finish")
+    history.verify()
+    received = open_tables(history.kind, history.directory)[ROWS].epochs()
+    assert received == (first, history.log.epoch)
 
 
 @pytest.mark.timeout(3600)

@@ -145,6 +145,8 @@ def _go_on(
             furthest.position,
         )
     landed = target.landed(selection)
+    if landed is not None and not formers:
+        return selection, landed  # the only epoch of a table that has no list of them
     batch = Batch(
         selection,
         0 if landed is None else landed.end,
