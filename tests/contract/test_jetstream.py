@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
+from penstock.cluster.jetstream_stream import new_stream
 from penstock.cluster.log import (
     AppendRefused,
     AppendUnknown,
@@ -169,6 +170,29 @@ def test_a_stream_in_memory_is_refused(start: Start) -> None:
     body = b'{"name":"orders","subjects":["orders.log"],"storage":"memory","allow_direct":true}'
     assert b"error" not in api(cluster, "STREAM.CREATE.orders", body)
     refused(log_of(cluster), "in memory")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "edit", "words"),
+    [
+        ({"max_bytes": 1_000_000, "discard": "old"}, {"discard": "new"}, "--discard new"),
+        ({"max_msgs_per_subject": 9}, {"max_msgs_per_subject": -1}, "--max-msgs-per-subject=-1"),
+        ({"allow_direct": False}, {"allow_direct": True}, "--allow-direct"),
+        ({"max_age": 10**12}, {"max_age": 0}, "--max-age 0s"),
+    ],
+)
+def test_a_stream_that_is_edited_as_its_refusal_says_is_taken(
+    start: Start, mistake: dict[str, object], edit: dict[str, object], words: str
+) -> None:
+    """What `nats stream edit` sends."""
+    cluster = start()
+    made = new_stream("orders", "orders.log", 1, 1 << 20) | mistake
+    assert b'"error"' not in api(cluster, "STREAM.CREATE.orders", json.dumps(made).encode())
+    refused(log_of(cluster), f"nats stream edit orders {words}")
+    edited = json.dumps(made | edit).encode()
+    assert b'"error"' not in api(cluster, "STREAM.UPDATE.orders", edited)
+    with closing(log_of(cluster)) as log:
+        assert works(log)
 
 
 def test_a_server_without_jetstream_is_refused(start: Start) -> None:

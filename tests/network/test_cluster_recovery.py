@@ -16,15 +16,24 @@ from penstock.cluster.etcd import etcd_client
 from penstock.cluster.etcd_client import to_base64
 from penstock.cluster.jetstream import nats_client
 from penstock.config.cluster import Cluster
-from penstock.protocol.kinds import V5
 from penstock.store.backup import back_up_offline
 from penstock.store.database import STORE_DIRECTORY
 from tests.support import etcd_cluster, nats_cluster
+from tests.support.cluster_sessions import (
+    is_told,
+    leave_session,
+    notes,
+    publish,
+    received,
+    recover,
+    restore,
+    texts,
+    wait_until_healthy,
+)
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster
-from tests.support.members import MemberBroker, Members
+from tests.support.members import Members
 from tests.support.nats_cluster import NatsCluster
-from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,9 +68,7 @@ def members(servers: NatsCluster | EtcdCluster, tmp_path: Path) -> Iterator[Memb
     made = Members(tmp_path, servers.urls, {**LEVEL, "cluster.name": tmp_path.name[-32:]})
     try:
         first = made.start()
-        with RawClient(first.address, V5) as reader:
-            reader.connect("reader", clean_start=True, expiry_s=3600)
-            reader.subscribe("t/#")
+        leave_session(first)
         publish(first, range(20))
         made.wait_until_level()
         yield made
@@ -83,57 +90,11 @@ def lose_log(servers: NatsCluster | EtcdCluster, members: Members) -> None:
             etcd.change("/v3/kv/deleterange", keys, ends_s)
 
 
-def publish(member: MemberBroker, numbers: range) -> None:
-    """Publish a message for each number, each acknowledged."""
-    with RawClient(member.address, V5) as writer:
-        writer.connect("writer", clean_start=True)
-        for number in numbers:
-            assert writer.publish("t/1", b"%d" % number) == 0
-
-
-def received(member: MemberBroker, count: int) -> list[bytes]:
-    """What the session gets."""
-    with RawClient(member.address, V5) as reader:
-        assert reader.connect("reader", clean_start=False, expiry_s=3600).session_present
-        return reader.take_payloads(count)
-
-
-def texts(numbers: range) -> list[bytes]:
-    """The payloads of ``publish``."""
-    return [b"%d" % number for number in numbers]
-
-
-def notes(member: MemberBroker) -> str:
-    """The problems that `penstock cluster status` shows at a member."""
-    return " ".join(member.state().problems) if member.role() else ""
-
-
-def is_told(member: MemberBroker, sentence: str) -> bool:
-    """Whether the status at a member has the sentence."""
-    return sentence in notes(member)
-
-
 def lose_all(members: Members) -> None:
     """Kill all members, whose views are level."""
     members.wait_until_level()
     for member in members.all.values():
         member.kill()
-
-
-def wait_until_healthy(members: Members) -> None:
-    """Wait until the views are level, and no member sees a problem."""
-    members.wait_until_level()
-    wait_for("no problems", lambda: not any(one.state().problems for one in members.all.values()))
-
-
-def recover(member: MemberBroker, *options: str) -> str:
-    """Let a member's store begin a new history; return what the dry run says."""
-    asked = member.penstock("cluster", "recover", *options)
-    assert asked.returncode == 0, asked.stderr
-    assert "nothing was changed: run it again with --yes" in asked.stdout
-    done = member.penstock("cluster", "recover", "--yes", *options)
-    assert done.returncode == 0, done.stderr
-    return asked.stdout
 
 
 def test_an_empty_member_begins_no_history_while_another_one_has_a_store(
@@ -227,8 +188,7 @@ def test_a_restored_backup_begins_the_log_when_all_others_are_empty(
     lose_log(servers, members)
     for member in members.all.values():
         shutil.rmtree(member.data_dir)
-    told = members["c"].penstock("store", "restore", str(backup))
-    assert told.returncode == 0, told.stderr
+    restore(members["c"], backup)
     for member in members.all.values():
         member.start()
     assert members.wait_for_primary() is members["c"]
@@ -251,8 +211,7 @@ def test_a_restored_backup_does_not_begin_a_log_that_other_members_have_views_of
     lose_all(members)
     lose_log(servers, members)
     shutil.rmtree(members["c"].data_dir)
-    told = members["c"].penstock("store", "restore", str(backup))
-    assert told.returncode == 0, told.stderr
+    restore(members["c"], backup)
     for member in members.all.values():
         member.start()
     wait_for("its reason", lambda: "c: the view of a has come to entry" in notes(members["c"]))

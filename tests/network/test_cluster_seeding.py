@@ -23,11 +23,11 @@ from penstock.stream.seeds import SEEDS_DIRECTORY
 from tests.support import nats_cluster
 from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.members import MemberBroker, Members, level_contents
+from tests.support.members import COMMAND_S, MemberBroker, Members, level_contents
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
-pytestmark = nats_cluster.needed
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
 
 SHORT_LOG: dict[str, object] = {"cluster.log_entries_max": 1000}
 COMMITS = 1300
@@ -189,7 +189,7 @@ def test_a_store_of_another_history_is_replaced_by_an_operator_alone(
             ),
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=COMMAND_S,
             check=False,
         )
         assert told.returncode == 0, told.stderr

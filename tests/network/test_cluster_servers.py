@@ -22,6 +22,7 @@ from penstock.cluster.log import LogRefused, LogState, LogUnavailable, Replicate
 from penstock.cluster.server_checks import ServerFinding, check_servers, refuse_unfit
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreFailed
+from penstock.services import nats_server
 from penstock.services.nats_server import ASIDE_MAX, NatsServer
 from tests.support import left_behind
 from tests.support.broker import environment
@@ -148,6 +149,17 @@ def test_data_that_lie_aside_are_removed_by_a_person_before_more_are(directories
     assert server.set_aside().is_dir()
 
 
+def test_a_server_is_not_filled_anew_on_a_full_disk_and_is_when_there_is_room(
+    directories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = server_of(directories / "a")
+    monkeypatch.setattr(nats_server, "FREE_BYTES_MIN", 1 << 62)
+    with pytest.raises(StoreFailed, match="make room"):
+        server.set_aside()
+    monkeypatch.undo()
+    assert server.set_aside().is_dir()
+
+
 async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Path) -> None:
     config = directories / "b" / "nats.conf"
     lines = config.read_text().splitlines(keepends=True)
@@ -163,6 +175,11 @@ async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Pa
             await asyncio.to_thread(open_and_close, settings)
         shown = await asyncio.to_thread(check_cluster, settings)
         assert [one.subject for one in shown if one.verdict is Verdict.MISSING] == ["their syncs"]
+    config.write_text("".join(lines))
+    async with servers(directories):
+        findings = await found(settings)
+        assert findings["their syncs"].severity == "ok"
+        await asyncio.to_thread(open_and_close, settings)
 
 
 async def test_one_that_dies_is_started_again(directories: Path) -> None:

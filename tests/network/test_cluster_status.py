@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from penstock.cluster.jetstream import nats_client
 from penstock.config.cluster import Cluster
 from penstock.protocol import reasons
@@ -17,6 +19,8 @@ from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import MemberBroker, Members
 from tests.support.raw_client import RawClient
+
+pytestmark = pytest.mark.timeout(300)
 
 
 @contextlib.contextmanager

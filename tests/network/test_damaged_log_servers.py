@@ -14,7 +14,8 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.protocol.kinds import V5
 from tests.support import etcd_cluster, nats_cluster
-from tests.support.deadline import wait_for
+from tests.support.damage_faults import flip_bit
+from tests.support.deadline import let_pass, wait_for
 from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
 from tests.support.raw_client import RawClient
@@ -23,6 +24,7 @@ pytestmark = nats_cluster.needed
 
 MESSAGES = 400
 PAYLOAD_BYTES = 40_000  # more in all than after what a server's Raft log is compacted
+COMPARED_S = 30.0  # a whole copy, and the pause before
 MENDED_S = 150.0  # it is restarted first, which is to be of no use for a while
 
 
@@ -70,16 +72,6 @@ def health_of(machines: Machines, machine: Machine) -> str:
     return ""
 
 
-def flip(path: Path) -> None:
-    """Turn a bit in the middle of a file."""
-    place = path.stat().st_size // 2
-    with path.open("r+b") as file:
-        file.seek(place)
-        (byte,) = file.read(1)
-        file.seek(place)
-        file.write(bytes([byte ^ 4]))
-
-
 def wait_until_filled_anew(machines: Machines, machine: Machine) -> None:
     """Wait until its data were set aside, and it is whole; remove what was set aside."""
     wait_for("its data to be set aside", lambda: set_aside(machine), MENDED_S)
@@ -102,7 +94,7 @@ def test_a_server_with_a_damaged_file_is_filled_anew(
     machines: Machines, damaged: Machine, files: str
 ) -> None:
     damaged.nats.kill()
-    flip(min(damaged.nats.store_dir.glob(files)))
+    flip_bit(min(damaged.nats.store_dir.glob(files)))
     damaged.member.resume()
     wait_until_filled_anew(machines, damaged)
 
@@ -147,6 +139,31 @@ def test_a_server_that_lives_on_a_failed_disk_is_restarted(
     assert not set_aside(damaged)
 
 
+@pytest.mark.torture(
+    "the operator waits before a new history begins; then the log grows past the lost one"
+)
+def test_servers_are_not_compared_with_views_of_a_history_that_ended(machines: Machines) -> None:
+    """The log is lost, begins anew, and comes to the entry at which the old views were."""
+    machines.wait_until_healthy()
+    publish(wait_for("a primary", machines.primary), 300)
+    for machine in machines.all.values():
+        machine.member.pause()
+    for machine in machines.all.values():
+        machine.nats.kill()
+        machine.member.kill()
+    machines.lose_log()
+    for machine in machines.all.values():
+        machine.member.start()
+    machines.wait_until_healthy()
+    assert machines.operator.histories == 1
+    last = wait_for("a primary", machines.primary).member.state().last
+    publish(wait_for("a primary", machines.primary), 600)
+    let_pass(COMPARED_S)
+    assert {health_of(machines, machine) for machine in machines.all.values()} == {"whole"}
+    assert not [aside for machine in machines.all.values() for aside in set_aside(machine)]
+    assert last < 300
+
+
 @etcd_cluster.needed
 def test_a_damaged_server_of_etcd_is_whole_again_when_the_advice_is_followed(
     tmp_path: Path,
@@ -157,10 +174,10 @@ def test_a_damaged_server_of_etcd_is_whole_again_when_the_advice_is_followed(
         publish(primary, 20)
         damaged = machines.others(primary)[0]
         damaged.nats.kill()
-        flip(min(damaged.nats.store_dir.glob("member/wal/*.wal")))
+        flip_bit(min(damaged.nats.store_dir.glob("member/wal/*.wal")))
         with (damaged.nats.store_dir / "member" / "snap" / "db").open("r+b") as database:
             database.truncate(10_000)
         damaged.nats.start()
         machines.wait_until_healthy()
-        assert machines.remove_set_aside() == 1
+        assert machines.operator.clean_up() == 1
         publish(wait_for("a primary", machines.primary), 5)

@@ -31,7 +31,10 @@ accounts {
 system_account: SYS
 no_auth_user: broker
 """
-"""Accounts as `penstock cluster init` writes them, without logins."""
+"""Accounts as `penstock cluster init` writes them, without logins for brokers."""
+
+SYSTEM_LOGIN = "system:system\n"
+"""The login of the system account."""
 
 
 @final
@@ -51,6 +54,7 @@ class ChildServer:
         self.store_dir = data_dir / "nats"
         self.monitoring_port = configured.monitoring_port
         self._place = place
+        self._names = 1
 
     @property
     def pid(self) -> int:
@@ -70,6 +74,17 @@ class ChildServer:
 
     def start(self) -> None:
         """Do nothing: the broker starts it."""
+
+    def rename(self) -> str:
+        """Give it another name, while it does not run: to the others it is another server. Return
+        the name."""
+        before, self._names = self.name, self._names + 1
+        self.name = f"{before.partition('-')[0]}-{self._names}"
+        config = self.config_file.read_text()
+        line = f"server_name: {before}\n"
+        assert line in config
+        self.config_file.write_text(config.replace(line, f"server_name: {self.name}\n"))
+        return self.name
 
     def kill(self) -> None:
         """End it as a crash would; return when it has ended."""

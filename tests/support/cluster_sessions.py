@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.errors import PenstockError
 from penstock.protocol.kinds import V5
 from tests.support.deadline import wait_for
-from tests.support.members import MemberBroker, Members
+from tests.support.members import MemberBroker, Members, problems_of
 from tests.support.raw_client import RawClient
 
 
@@ -38,8 +39,14 @@ def texts(numbers: range) -> list[bytes]:
 
 
 def notes(member: MemberBroker) -> str:
-    """The problems that `penstock cluster status` shows at a member."""
-    return " ".join(member.state().problems) if member.role() else ""
+    """The problems that `penstock cluster status` shows at a member; "nobody answers" while it
+    cannot be asked."""
+    if not member.role():
+        return "nobody answers"
+    try:
+        return " ".join(problems_of(member.state()))
+    except PenstockError:  # it changes its role
+        return "nobody answers"
 
 
 def is_told(member: MemberBroker, sentence: str) -> bool:
@@ -50,7 +57,7 @@ def is_told(member: MemberBroker, sentence: str) -> bool:
 def wait_until_healthy(members: Members) -> None:
     """Wait until the views are level, and no member sees a problem."""
     members.wait_until_level()
-    wait_for("no problems", lambda: not any(one.state().problems for one in members.all.values()))
+    wait_for("no problems", lambda: not any(map(notes, members.all.values())))
 
 
 def recover(member: MemberBroker, *options: str) -> str:

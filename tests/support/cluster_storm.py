@@ -201,8 +201,12 @@ def suffer(
     machines.wait_until_healthy()
     _wait_for_traffic(load)
     let_pass(draw.uniform(0, MOMENT_S_MAX))
+    epoch = machines.epoch() if machines.is_damaged else ""
+    histories = machines.operator.histories
     counts_s = time.monotonic()
+    machines.has_missed = False
     repair = fault.strike(machines, draw)
+    name = f"{fault.name}, none" if machines.has_missed else fault.name
     lasts_s = draw.uniform(*fault.lasts_s)
     is_outlived = draw.random() < outlived
     try:
@@ -222,9 +226,12 @@ def suffer(
     if machines.is_damaged:
         machines.wait_until_healthy()  # an operator acts here, where one is needed
     _wait_for_traffic(load)
+    histories = machines.operator.histories - histories
     if machines.is_damaged:
-        refills = machines.remove_set_aside()
-    return Interruption(fault.name, silences.longest_since(counts_s), refills)
+        refills = machines.operator.clean_up()
+        is_same = machines.epoch() == epoch
+        assert is_same or histories, "a new history began without an operator's word"
+    return Interruption(name, silences.longest_since(counts_s), refills, histories)
 
 
 def _wait_for_traffic(load: Traffic) -> None:

@@ -8,13 +8,19 @@
 ``lost server``       all files of a server are gone
 ``older server``      a server comes back with the files that it had some seconds ago
 ``older view``        a standby comes back with the store that it had some seconds ago
+``older machine``     a standby's machine comes back as a snapshot of it, some seconds old: view and
+                      server
+``lost view``         a standby comes back without its store
+``lost log``          all files of all servers are gone, and all brokers were killed
+``renamed server``    a standby's server comes back empty and under another name, and the former one
+                      is removed (`penstock cluster remove`); NATS only
 ``lying disk``        power is lost on all machines, and the server of one has the files that it
                       had a second ago, although it had synced them since
 ``replaced machine``  a standby's machine comes back with empty disks: no view, no server
 ===================== ===========================================================================
 
-FILE is one of ``FILES``. Nobody repairs anything: the members have to. What they set aside is
-removed, as the operator does.
+FILE is one of ``FILES``. Nobody repairs anything: the members have to, or say what an operator has
+to do, which ``cluster_operator`` then does.
 """
 
 from __future__ import annotations
@@ -28,7 +34,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.store.database import STORE_DIRECTORY
-from tests.support.cluster_faults import Fault, Repair, _flip, _nothing, _standby
+from tests.support.child_servers import ChildServer
+from tests.support.cluster_faults import Fault, Repair, _flip, _lose_view, _nothing, _standby
 from tests.support.deadline import let_pass, wait_for
 from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
@@ -65,6 +72,11 @@ def _any(machines: Machines, draw: random.Random) -> Machine:
 def flip(path: Path, draw: random.Random) -> None:
     """Turn a bit of a file."""
     _flip(path, draw.randrange(path.stat().st_size), draw)
+
+
+def flip_bit(path: Path) -> None:
+    """Turn a bit in the middle of a file."""
+    _flip(path, path.stat().st_size // 2, random.Random(4))
 
 
 def zero(path: Path, draw: random.Random) -> None:
@@ -114,6 +126,7 @@ def _damage(machines: Machines, draw: random.Random, how: str, patterns: tuple[s
 
     def change() -> None:
         found = files_of(machine.nats.store_dir, patterns)
+        machines.has_missed = not found
         if found:
             HOW[how](draw.choice(found), draw)
 
@@ -186,6 +199,69 @@ def _put_view_back(machines: Machines, draw: random.Random) -> Repair:
     return _nothing
 
 
+def _put_machine_back(machines: Machines, draw: random.Random) -> Repair:
+    machine = _standby(machines, draw)
+    member, server = machine.member, machine.nats
+    places = [member.data_dir]
+    if not server.store_dir.is_relative_to(member.data_dir):
+        places.append(server.store_dir)
+    machine.pause()
+    try:
+        for place in places:
+            subprocess.run(["cp", "-a", str(place), f"{place}.older"], check=True)
+    finally:
+        machine.resume()
+    let_pass(draw.uniform(*_GROWS_S))
+    member.pause()
+    server.kill()
+    member.kill()
+    for place in places:
+        shutil.rmtree(place)
+        place.with_name(f"{place.name}.older").rename(place)
+
+    def repair() -> None:
+        server.start()
+        member.start()
+
+    return repair
+
+
+def _lose_log(machines: Machines, draw: random.Random) -> Repair:
+    del draw
+    for one in machines.all.values():
+        one.member.pause()
+    for one in machines.all.values():
+        one.nats.kill()
+        one.member.kill()
+    machines.lose_log()
+
+    def repair() -> None:
+        for one in machines.all.values():
+            one.nats.start()
+        for one in machines.all.values():
+            one.member.start()
+
+    return repair
+
+
+def _rename_server(machines: Machines, draw: random.Random) -> Repair:
+    machine = _standby(machines, draw)
+    member, server = machine.member, machine.nats
+    assert isinstance(server, ChildServer)
+    member.pause()
+    server.kill()
+    member.kill()
+    _empty(server.store_dir)
+    former = server.name
+    member.set_environment("PENSTOCK_CLUSTER__SERVER_NAME", server.rename())
+
+    def repair() -> None:
+        member.start()
+        machines.operator.remove_server(former)
+
+    return repair
+
+
 def _lie(machines: Machines, draw: random.Random) -> Repair:
     machine = _any(machines, draw)
     copy = _copied(machine)
@@ -235,8 +311,15 @@ _ELSE: Final = (
     Fault("lost server", _lose_server, (0, 1)),
     Fault("older server", _put_server_back, (0, 1)),
     Fault("older view", _put_view_back, (0, 1)),
+    Fault("older machine", _put_machine_back, (0, 1)),
+    Fault("lost view", _lose_view, (0, 1)),
+    Fault("lost log", _lose_log, (0, 1), from_repair=True),
     Fault("lying disk", _lie, (0, 1), from_repair=True),
     Fault("replaced machine", _replace_machine, (0, 2)),
 )
-DAMAGE: Final = (*_in_files(FILES), *_ELSE)
+DAMAGE: Final = (
+    *_in_files(FILES),
+    *_ELSE,
+    Fault("renamed server", _rename_server, (0, 2)),
+)
 ETCD_DAMAGE: Final = (*_in_files(ETCD_FILES), *_ELSE)

@@ -49,10 +49,11 @@ class EtcdServer(LogServer):
         self._configured = (tuple(servers), tuple(options))
         self._configure("new")
 
-    def begin_anew(self) -> None:
-        """Begin with empty data at the next start, as a member that was added to the cluster."""
+    def begin_anew(self, state: str = "existing") -> None:
+        """Begin with empty data at the next start, as a member that was added to the cluster; or
+        of a ``new`` one."""
         self.store_dir.rename(self.store_dir.with_name(f"aside-{time.time_ns()}"))
-        self._configure("existing")
+        self._configure(state)
 
     def ask(self, path: str) -> dict[str, Any]:
         """Return whether it is healthy, as a NATS server answers ``/healthz``."""
@@ -121,6 +122,11 @@ class EtcdCluster(LogServers[EtcdServer]):
         )
         server.begin_anew()
         server.start()
+
+    def begin_new(self) -> None:
+        """Let servers that do not run begin a new cluster, with empty data."""
+        for server in self.servers:
+            server.begin_anew("new")
 
     def wait_until_whole(self) -> None:
         """Wait until each server knows a leader."""

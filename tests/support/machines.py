@@ -28,11 +28,13 @@ from penstock.cluster.log import LogUnavailable, ReplicatedLog
 from penstock.config.cluster import Cluster
 from penstock.errors import PenstockError
 from penstock.protocol.packets import Connack
+from penstock.stream.client import StreamClient
 from tests.support.broker import Address
 from tests.support.child_servers import ACCOUNTS, ChildServer
+from tests.support.cluster_operator import Operator
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster, EtcdServer
-from tests.support.members import NAMES, MemberBroker, Members, level_contents
+from tests.support.members import NAMES, MemberBroker, Members, level_contents, problems_of
 from tests.support.nats_cluster import NatsCluster, NatsServer
 from tests.support.networks import CLIENT, LOOPBACK, Network, Place
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
@@ -41,11 +43,13 @@ from tests.support.wall_clock import WallClock
 RunBy: TypeAlias = Literal["test", "brokers", "etcd"]
 
 CLUSTER: Final = "storm"
-ADVICE: Final = "`etcdctl member remove`"
 SMALL_DISK_MIB: Final = 512
 _HEALTHY_S: Final = 120.0  # a server that was away reads all that it missed, on a busy machine
 _FILLED_S: Final = 400.0  # a damaged one is restarted first, and all have to be whole
-_PATIENT: Final = ("--heartbeat-interval", "300", "--election-timeout", "3000")  # a busy machine
+_PATIENT: Final = (
+    *("--heartbeat-interval", "300", "--election-timeout", "3000"),  # a busy machine
+    *("--snapshot-count", "200"),  # so that there are snapshots
+)
 _DIAL_S: Final = 0.5
 _USE_ANOTHER_SERVER: Final = (0x9C, 0x9D, 0x88, 0x89, 0x97, 3)
 
@@ -215,7 +219,8 @@ class Machines:
                 nats = ChildServer(server, member.data_dir, places[name])
                 member.set_environment("PENSTOCK_CLUSTER__SERVER_CONFIG", str(server.config_file))
             self.all[name] = Machine(name, places[name], nats, member, network)
-        self.filled_anew = 0  # servers of etcd, by the operator
+        self.operator = Operator(self)
+        self.has_missed = False  # the last fault found no file of its kind
         self.small: Machine | None = None  # its NATS server has a disk of its own
         if network is not None and run_by == "test":
             assert isinstance(self.nats, NatsCluster)
@@ -289,8 +294,33 @@ class Machines:
         """Return the machine that leads the log; None while none does."""
         with self.log() as log, contextlib.suppress(LogUnavailable):
             log.open(2)
-            return self.all.get(log.state(2).leader)
+            leader = log.state(2).leader
+            return next((one for one in self.all.values() if one.nats.name == leader), None)
         return None
+
+    def lose_log(self) -> None:
+        """Remove all files of all servers, which do not run."""
+        if isinstance(self.nats, EtcdCluster):
+            self.nats.begin_new()
+            return
+        for machine in self.all.values():
+            shutil.rmtree(machine.nats.store_dir)
+            machine.nats.store_dir.mkdir()
+
+    def epoch(self) -> str:
+        """Return the epoch of the log that the primary serves: which history it is."""
+        with self.client.inside():
+
+            def found() -> str:
+                primary = self.primary()
+                if primary is not None:
+                    host, port = primary.member.stream_address
+                    with contextlib.suppress(PenstockError), StreamClient(f"{host}:{port}") as one:
+                        [stream] = one.streams()
+                        return one.offsets(stream).epoch
+                return ""
+
+            return wait_for("the log's epoch", found)
 
     def wait_until_healthy(self) -> None:
         """Wait until all servers are whole, one broker is the primary and the others stand by."""
@@ -300,60 +330,10 @@ class Machines:
             missing = self._missing()
             if not missing:
                 return
-            self.restart_ended()
-            if self.follow_advice():
-                continue
+            if self.is_damaged:
+                self.operator.act()
             time.sleep(0.1)  # asking costs the machine something
         raise AssertionError(f"waited in vain, and still {missing}")
-
-    def follow_advice(self) -> bool:
-        """Do what `cluster status` says of a server of etcd, as an operator does; return whether it
-        said anything."""
-        primary = self.primary()
-        if self.run_by != "etcd" or primary is None:
-            return False
-        with contextlib.suppress(PenstockError):
-            for one in primary.member.state().members:
-                if ADVICE in one.server_note:
-                    assert isinstance(self.nats, EtcdCluster)
-                    self.nats.fill_anew(one.node)
-                    self.filled_anew += 1
-                    wait_for(
-                        "another judgement",
-                        lambda node=one.node: not self._note_of(node),  # type: ignore[misc]
-                        _FILLED_S,
-                    )
-                    return True
-        return False
-
-    def _note_of(self, node: str) -> str:
-        primary = self.primary()
-        with contextlib.suppress(PenstockError):
-            state = None if primary is None else primary.member.state()
-            for one in () if state is None else state.members:
-                if one.node == node:
-                    return one.server_note
-        return "nobody says"
-
-    def remove_set_aside(self) -> int:
-        """Remove the data that members have set aside, as an operator does; return how many
-        servers were filled anew since the last call."""
-        found = [
-            aside
-            for machine in self.all.values()
-            for aside in machine.member.data_dir.glob("nats.set-aside-*")
-        ]
-        for aside in found:
-            shutil.rmtree(aside)
-        anew, self.filled_anew = self.filled_anew + len(found), 0
-        return anew
-
-    def restart_ended(self) -> None:
-        """Start etcd servers that have ended by themselves, as a service manager does."""
-        for server in self.nats.servers if self.run_by == "etcd" else ():
-            if server.is_running and server.process.poll() is not None:
-                server.kill()
-                server.start()
 
     def views(self) -> dict[str, dict[tuple[str, bytes], bytes]]:
         """Stop all brokers, and return every key and value of each view, by machine."""
@@ -402,7 +382,7 @@ class Machines:
             for one in state.members:
                 if one.server_health != "whole":
                     return f"the server of {one.node} is {one.server_health or 'not judged'}"
-        return "; ".join(state.problems)
+        return "; ".join(problems_of(state))
 
     def _close(self) -> None:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
+from penstock.cli.cluster_reseed import TRY_S_MAX
 from penstock.cluster.log import ReplicatedLog
 from penstock.cluster.reading import catch_up
 from penstock.cluster.view import View
@@ -31,6 +32,13 @@ from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.networks import LOOPBACK, Place
 
 NAMES: Final = ("a", "b", "c")
+SLOW: Final = "an append to the cluster's log takes"
+COMMAND_S: Final = TRY_S_MAX + DEADLINE_S
+"""Time of a command, seconds: `reseed` alone tries for a minute."""
+
+START_S: Final = 2 * DEADLINE_S
+"""Time of the first start of a cluster, seconds: several programs at once, and an election."""
+
 _READY: Final = "penstock ready "
 _STANDBY: Final = "penstock standby"
 _START: Final = b"--- start"
@@ -165,17 +173,22 @@ class MemberBroker:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
 
-    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of an operator on its machine, with its settings, to its end."""
+    def penstock(
+        self, *arguments: str, names_data: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of an operator on its machine, with its settings, to its end.
+
+        ``names_data`` is whether the command is told the data directory.
+        """
+        data = ("--data-dir", str(self.data_dir)) if names_data else ()
         return subprocess.run(
-            [*self._place.command, sys.executable, "-m", "penstock", *arguments,
-             "--data-dir", str(self.data_dir)],
+            [*self._place.command, sys.executable, "-m", "penstock", *arguments, *data],
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=COMMAND_S,
             check=False,
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """End all that is left, and look for defects in what it wrote."""
@@ -233,7 +246,7 @@ class Members:
         """The member of this name."""
         return self.all[name]
 
-    def start(self, within_s: float = DEADLINE_S) -> MemberBroker:
+    def start(self, within_s: float = START_S) -> MemberBroker:
         """Start all of them and wait for the primary; it is returned."""
         for member in self.all.values():
             member.start()
@@ -259,14 +272,16 @@ class Members:
         return wait_for("a primary", found, within_s)
 
     def wait_for_standbys(self, primary: MemberBroker) -> None:
-        """Wait until the primary hears all others as standbys, and sees no problem."""
+        """Wait until the primary hears all others as standbys, and sees no problem but that this
+        machine is busy."""
 
         def are_ready() -> bool:
             state = primary.state()
             roles = [one.role for one in state.members if one.node != primary.name]
-            return roles == ["standby"] * (len(self.all) - 1) and not state.problems
+            is_complete = roles == ["standby"] * (len(self.all) - 1)
+            return is_complete and not problems_of(state)
 
-        wait_for("level standbys", are_ready)
+        wait_for("level standbys", are_ready, START_S)
 
     def wait_until_level(self) -> None:
         """Wait until the views of all members that run have all that the log has."""
@@ -288,6 +303,11 @@ class Members:
         """End all of them."""
         for member in self.all.values():
             member.close()
+
+
+def problems_of(state: ClusterState) -> list[str]:
+    """The problems of a cluster, but for slow appends: these are of the machine that runs tests."""
+    return [problem for problem in state.problems if SLOW not in problem]
 
 
 def level_contents(data_dir: Path, log: ReplicatedLog) -> dict[tuple[str, bytes], bytes]:

@@ -73,8 +73,10 @@ def mistakes(
         yield f"the stream {name} is answered before it is written (persist_mode): {another}"
     if config.get("subjects") != [subject] or config.get("sources") or config.get("mirror"):
         yield f"the stream {name} is of another program, for it has not just {subject}: {another}"
-    if config.get("retention") != "limits" or config.get("max_age"):
-        yield f"the stream {name} removes entries by itself: it needs limits without a max age"
+    if config.get("retention") != "limits":
+        yield f"the stream {name} removes entries that were read: {another}"
+    if config.get("max_age"):
+        yield f"the stream {name} removes entries by their age: {edit} --max-age 0s"
     has_bound = any(int(config.get(bound, -1)) > 0 for bound in ("max_msgs", "max_bytes"))
     if has_bound and config.get("discard") != "new":
         yield f"the stream {name} removes entries when it is full: {edit} --discard new"

@@ -99,14 +99,15 @@ class ServerKeeper:
         self._limiter = RepeatLimiter()
         self._refused = ""  # why a refill was refused on this machine
 
-    def step(self, position: Position, grant: Grant) -> None:
+    def step(self, position: Position, epoch: str, grant: Grant) -> None:
         """Look at the server, and do what is due; this blocks for some seconds.
 
         Args:
             position: position of the member's view.
+            epoch: epoch of the view; empty while there is none.
             grant: the last grant in the view.
         """
-        look = ServerLook() if self.refill.stage == "stopped" else self._watch.look(position)
+        look = ServerLook() if self.refill.stage == "stopped" else self._watch.look(position, epoch)
         if self._local is not None:
             look = look._replace(crashes=self._local.crashes)
         judgement = self._judge.judge(look, position.sequence, self._now_s())

@@ -205,7 +205,7 @@ class Member:
             former=() if view is None else view.former,
             damaged=self.tally.damaged,
             skipped=self.tally.skipped,
-            append_s=0.0 if writer is None else round(writer.append_s, 4),
+            append_s=0.0 if writer is None else round(writer.lately_append_s(now_s), 4),
             sent_s=now_s,
             process=self._process,
             log_server=self.settings.local_server_name,
@@ -604,10 +604,11 @@ class Member:
         try:
             while not self._stopping.wait(LOOK_S):
                 view = self._view
+                position, epoch = Position(), ""  # the next view may be of another history
                 if view is not None:
-                    grant = view.grant
+                    position, epoch, grant = view.position, view.epoch, view.grant
                 # The entries of another log say nothing about the server's copy of this one.
-                keeper.step(Position() if self._is_other_log else self.position, grant)
+                keeper.step(Position() if self._is_other_log else position, epoch, grant)
         finally:
             keeper.close()
 

@@ -59,13 +59,19 @@ class ServerWatch:
         self._asking: NatsClient | None = None
         self._changed = ""
         self._changed_s = 0.0
+        self._epoch = ""
 
-    def look(self, position: Position) -> ServerLook:
+    def look(self, position: Position, epoch: str) -> ServerLook:
         """Return the present state of the server; blocks for some seconds at most.
 
         Args:
             position: position of the member's view, up to which the copy is compared.
+            epoch: epoch of the view. A view of another epoch may be of another history, of which
+                the copy has other entries than were compared until now.
         """
+        if epoch != self._epoch:
+            self.forget_copy()
+            self._epoch = epoch
         self.state = self._log_state()
         if self.state is None:
             return ServerLook()  # no server answers: there is nothing to judge it by
@@ -86,7 +92,7 @@ class ServerWatch:
             log.move_leader([node.name for node in state.nodes if node.name != own], CALL_S)
 
     def forget_copy(self) -> None:
-        """Forget what was found in the copy: the server begins anew with another one."""
+        """Forget what was found in the copy: another one is compared from here on."""
         self._changed = ""
         self._close_own()
 

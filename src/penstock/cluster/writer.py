@@ -46,6 +46,9 @@ ATTEMPT_TIMES: Final = 4
 SMOOTHING: Final = 8
 """Number of appends over which the time of one is averaged."""
 
+LATELY_S: Final = 10.0
+"""Seconds for which the time of the last append says something of the next."""
+
 PAUSE_S: Final = 0.02
 """Pause between two attempts, in seconds."""
 
@@ -71,7 +74,7 @@ class LogWriter:
         one_at_a_time: lock that a thread holds while it appends, or makes another call to the
             writer's log.
         is_in_doubt: whether ``resume`` must be called before the next append.
-        append_s: time that an append takes lately, in seconds; 0 before the first.
+        append_s: time that the last appends took, in seconds; 0 before the first.
         failing_since_s: monotonic time since when the log has not taken a record; 0 while it does.
         failing_why: the reason why it did not; a clause.
         fenced_by: the reason why this writer may not append any more; empty while it may.
@@ -92,6 +95,7 @@ class LogWriter:
         self.claimed = 0
         self.is_in_doubt = True
         self.append_s = 0.0
+        self._appended_s = now_s()
         self.failing_since_s = 0.0
         self.failing_why = ""
         self.fenced_by = ""
@@ -125,6 +129,15 @@ class LogWriter:
         self._is_claiming = False
         self.claimed = self.position.sequence
         return self.position
+
+    def lately_append_s(self, now_s: float) -> float:
+        """Return the time that an append takes lately, in seconds; 0 if there was none for
+        ``LATELY_S``.
+
+        Args:
+            now_s: the present monotonic time, seconds.
+        """
+        return self.append_s if now_s - self._appended_s <= LATELY_S else 0.0
 
     def append(self, body: bytes) -> Position:
         """Append a commit, in several entries if it is large; return the position of the last.
@@ -202,6 +215,7 @@ class LogWriter:
 
     def _note_time(self, took_s: float) -> None:
         """Count the time of an append that was answered; let attempts follow it."""
+        self._appended_s = self._now_s()
         was_s = self.append_s or took_s
         self.append_s = was_s + (took_s - was_s) / SMOOTHING
         wait_s = max(ATTEMPT_S, ATTEMPT_TIMES * self.append_s)

@@ -30,7 +30,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_record,
 )
-from penstock.cluster.writer import ATTEMPT_S, PAUSE_S, Fenced, LogWriter
+from penstock.cluster.writer import ATTEMPT_S, LATELY_S, PAUSE_S, Fenced, LogWriter
 from penstock.errors import CommitUnknown
 
 APPEND_S_MAX: Final = 0.1
@@ -414,6 +414,16 @@ class FarLog:
                 self._refused = True
         if took_s < self.round_trip_s:
             raise AppendUnknown("no answer in time")
+
+
+def test_a_slow_append_says_nothing_of_a_log_that_was_idle_since(bench: Bench) -> None:
+    """Else a claim during an election was told as a slow log for as long as nobody published."""
+    writer = LogWriter(
+        cast(ReplicatedLog, FarLog(bench, 0.5)), 60.0, lambda: bench.now_s, bench._pause
+    )
+    writer.claim(Position(), b"a")
+    assert writer.lately_append_s(bench.now_s + LATELY_S) == pytest.approx(0.5)
+    assert writer.lately_append_s(bench.now_s + LATELY_S + 1) == 0.0
 
 
 @pytest.mark.parametrize("round_trip_s", [0.5, 1.5, 2.5, 4.0])
