@@ -50,7 +50,8 @@ OTHER_2 = ConnectionName(2, "f" * 12)
         (ToldNames((A2,)), ToldNames((OTHER_2, A2, A1)), False, SAME),  # its CONNACK was lost
         (ToldNames((A3,)), ToldNames((A2, A1)), False, REFUSED),
         (ToldNames((A1,)), ToldNames((A3, A2)), False, REFUSED),
-        (ToldNames((A2,)), ToldNames((OTHER_2, NO_CONNECTION)), False, REFUSED),
+        (ToldNames((A2,)), ToldNames((OTHER_2, NO_CONNECTION)), False, PARTED),
+        (ToldNames((A1,)), ToldNames((A2, A1, NO_CONNECTION)), False, SAME),
         # a new epoch at either end, also where the names agree: a backup of the last connection
         (ToldNames((A3,)), ToldNames((A2, A1), True), False, PARTED),
         (ToldNames((A3,)), ToldNames((A2, A1)), True, PARTED),
@@ -133,11 +134,14 @@ class Ends:
         verdict, _ = self.server.judge("c", told, self.epochs["server"])
         if not theirs:
             assert verdict == SAME
+            assert not told.is_parted or self.forked
             self.pasts = {"dialler": [], "server": []}  # a new session, as CONNACK says
             has_connack = True
         elif verdict == SAME:
             assert is_same
             assert not self.forked
+        elif verdict == PARTED:
+            assert not is_same or self.forked or self.copies, "else messages would come twice"
         elif verdict == REFUSED:
             assert not is_same
             assert not self.accepts_next
@@ -213,7 +217,7 @@ def test_an_older_copy_takes_no_session_over_from_a_living_connection() -> None:
     bench = Bench()
     named(bench, "box", f"{A1} {NO_CONNECTION}")
     line, _ = named(bench, "box", f"{A2} {A1}")
-    named(bench, "box", f"{OTHER_2} {NO_CONNECTION}")
+    named(bench, "box", f"{A3} {OTHER_2}")
     assert line.session.link is not None
 
 

@@ -20,12 +20,13 @@ with the session, if the name stands in its CONNACK::
       no name: a new session, or one of an older version ────────▶ SAME
       any name, and one end's log has a new epoch since ─────────▶ PARTED
       a name that is told ───────────────────────────────────────▶ SAME, or PARTED once more
+      another one, and the dialling end has no accepted one ─────▶ PARTED
       another one: one end is an older copy ─────────────────────▶ REFUSED
 
 A new epoch (``penstock store fork``, ``penstock store restore``, a reader that comes back to an
-older log) says that the copy goes on as it is. So does a dialling end without a name for a session
-that the other end names: a new outbox, or a copy of an older version. PARTED ends forget which QoS
-2 messages they received; what an older end sends once more may come twice, and both log it.
+older log) says that the copy goes on as it is, and so does a new outbox. A dialling end without an
+accepted name is a copy of an older version. PARTED ends forget which QoS 2 messages they received;
+what an older end sends once more may come twice, and both log it.
 PARTED is repeated while the CONNACK that told it may have been lost.
 
 A copy of a running end that is put back before the next connection knows its name. So CONNACK also
@@ -176,7 +177,7 @@ def judge_names(known: ToldNames | None, told: ToldNames, is_forked: bool) -> in
     if is_forked or told.is_parted:
         return PARTED
     if known.this not in told.names:
-        return REFUSED
+        return PARTED if told.last == NO_CONNECTION else REFUSED
     return PARTED if known.is_parted and told.last != known.this else SAME
 
 
@@ -261,7 +262,7 @@ class ConnectionNames(SessionEnds):
         names: tuple[ConnectionName, ...] = (NO_CONNECTION,)
         is_parted = is_new
         if stored is None:
-            stored_epoch, is_parted = epoch, True
+            stored_epoch = epoch
         else:
             names = stored.names
             is_parted = is_new or stored.is_parted or stored_epoch != epoch
