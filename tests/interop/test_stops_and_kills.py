@@ -1,8 +1,10 @@
 """Stock clients publish while their broker is stopped and killed, again and again.
 
 None may call a message failed that the broker has: its program would publish it again. After a
-stop that holds for every client. After a kill it holds for clients that keep their session: what
-was under way is sent again, and acknowledged then. aiomqtt keeps nothing, and cannot know.
+stop that holds for every client at QoS 1. After a kill, and at QoS 2 after a stop, it holds for
+clients that keep their session: what was under way is completed by the next connection. aiomqtt
+keeps nothing, and cannot know; at QoS 2 the broker has a message with its PUBREC, and a stop reads
+no PUBREL.
 """
 
 from pathlib import Path
@@ -105,7 +107,10 @@ def test_no_delivered_message_is_called_failed_after_twenty_stops(
 ) -> None:
     """Nor is any message twice in the log: all that it has was acknowledged before the end."""
     verdict = play(tmp_path, clients, case, ENDS, False)
-    assert (verdict.failed_and_delivered, verdict.repeated, verdict.lost) == (0, 0, 0)
+    assert (verdict.repeated, verdict.lost) == (0, 0)
+    client, _, qos = case
+    if client != "aiomqtt" or qos == 1:
+        assert verdict.failed_and_delivered == 0
 
 
 @pytest.mark.timeout(TIMEOUT_S)
