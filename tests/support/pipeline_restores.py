@@ -60,9 +60,16 @@ class Restores:
         self._data: Path | None = None
 
     def of_round(self, rounds_left: int) -> list[str]:
-        """What is done in the next round: as many as it takes to do all."""
+        """What is done in the next round: as many as it takes to do all, of what there is a copy
+        for."""
         count = -(-len(self._left) // max(1, rounds_left))
-        found, self._left = self._left[:count], self._left[count:]
+        found: list[str] = []
+        for kind in [*self._left]:
+            has_copy = self._data is not None if kind == DATA else bool(self._copies)
+            is_possible = has_copy or kind not in (DATA, OLDER)
+            if len(found) < count and is_possible and not (kind == DATA and DATA in found):
+                found.append(kind)
+                self._left.remove(kind)
         return found
 
     def copy(self) -> None:
