@@ -5,6 +5,7 @@ was acknowledged is missing. Others are in the tests of the commands: `recover`,
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -35,6 +36,7 @@ from tests.support.raw_client import RawClient
 pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
 
 BY_HAND_S = 150.0
+LARGE, LARGE_BYTES = 400, 40_000
 
 
 @pytest.fixture
@@ -249,9 +251,11 @@ def test_a_damaged_server_that_the_broker_does_not_run_is_whole_again_when_the_a
         primary = wait_for("a primary", machines.primary)
         leader = wait_for("a leader", machines.log_leader)
         damaged = next(one for one in machines.all.values() if one not in (primary, leader))
-        publish(primary.member, range(300))
         damaged.member.pause()  # the log keeps what its view lacks
-        publish(primary.member, range(300))
+        with RawClient(primary.member.address, V5) as client:
+            client.connect("writer")
+            for _ in range(LARGE):  # more than after what the server compacts its Raft log
+                assert client.publish("t/1", random.randbytes(LARGE_BYTES)) == 0
         damaged.nats.kill()
         flip_bit(min(damaged.nats.store_dir.glob("**/streams/*/msgs/*.blk")))
         damaged.nats.start()
