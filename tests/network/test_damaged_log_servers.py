@@ -139,6 +139,7 @@ def test_a_server_that_lives_on_a_failed_disk_is_restarted(
     assert not set_aside(damaged)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.torture(
     "the operator waits before a new history begins; then the log grows past the lost one"
 )
