@@ -383,10 +383,9 @@ class OpeningConnection(Connection):
         if not self._has_room(connect, self.client_id, account):  # also in the user's account
             self._refuse(no_room_refusal(connect), now, connect)
             return
-        present = not connect.clean_start and self.client_id in server.registry.sessions
         told = told_names(connect.properties)
         verdict = SAME
-        if told is not None and present:
+        if told is not None and self._resumes(connect):
             verdict, why = server.connection_names.judge(self.client_id, told, server.epoch)
             if why:
                 refusal = Refusal(reasons.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -399,10 +398,11 @@ class OpeningConnection(Connection):
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
         expiry_s = granted_session_expiry_s(connect, limits)
+        present = self._resumes(connect)  # the earlier connection may have ended its session
         session = self._open_session(
             connect, expiry_s, present, username, permissions, account, now
         )
-        is_parted = verdict == PARTED
+        is_parted = present and verdict == PARTED
         self.granted = SessionTerms(username, connect.clean_start, present, expiry_s, is_parted)
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.set_interval(keep_alive_s)
@@ -442,6 +442,10 @@ class OpeningConnection(Connection):
                 }
                 events.note_connected(self.client_id, limits.name, granted)
             session.attach(self.link, limits, receive_maximum, now)
+
+    def _resumes(self, connect: Connect) -> bool:
+        """Return whether ``connect`` resumes a session that exists now."""
+        return not connect.clean_start and self.client_id in self._server.registry.sessions
 
     def _open_session(
         self,
