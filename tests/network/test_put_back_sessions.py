@@ -230,8 +230,9 @@ def test_a_bridge_waits_until_an_operator_accepts_the_older_copy_of_either_end(
 ) -> None:
     near, far = bridged
     restored = near if older == "near" else far
-    restored.restart()
-    connected(near, times=2)
+    connect_twice(near)
+    near.start()
+    wait_for("the bridge", lambda: status_is_connected(near))
     restored.stop()
     shutil.copytree(restored.data_dir, tmp_path / "copy")
     for _ in range(2):
@@ -251,6 +252,15 @@ def test_a_bridge_waits_until_an_operator_accepts_the_older_copy_of_either_end(
     assert PARTED in far.log()
 
 
+def connect_twice(near: Broker) -> None:
+    """Let a bridge connect again with its session, under a name, and stop its broker."""
+    connected(near)
+    near.stop()
+    near.start()
+    wait_for("its session", lambda: "which has our session" in near.log())
+    near.stop()
+
+
 def status_is_connected(near: Broker) -> bool:
     """Whether the broker's bridge is connected."""
     with client(near, "asks", "$SYS/broker/bridge/up/state") as asking:
@@ -262,9 +272,7 @@ def test_a_bridge_begins_anew_with_an_empty_store_and_is_refused_with_another_on
     bridged: tuple[Broker, Broker], tmp_path: Path, copy: str
 ) -> None:
     near, far = bridged
-    near.restart()
-    connected(near, times=2)
-    near.stop()
+    connect_twice(near)
     shutil.rmtree(near.data_dir)
     if copy != "empty":
         for name in ("elsewhere", "other"):
@@ -272,8 +280,7 @@ def test_a_bridge_begins_anew_with_an_empty_store_and_is_refused_with_another_on
         with running_broker(tmp_path / "elsewhere") as elsewhere:
             settings = with_bridges(bridge(elsewhere.address))
             with running_broker(tmp_path / "other", settings) as other:
-                connected(other)
-                other.stop()
+                connect_twice(other)
         shutil.copytree(other.data_dir, near.data_dir)
     near.start()
     if copy == "empty":
