@@ -235,13 +235,14 @@ def _lose_log(machines: Machines, draw: random.Random) -> Repair:
         one.member.kill()
     machines.lose_log()
 
-    def repair() -> None:
-        for one in machines.all.values():
-            one.nats.start()
-        for one in machines.all.values():
-            one.member.start()
+    return partial(_start_all, machines)
 
-    return repair
+
+def _start_all(machines: Machines) -> None:
+    for one in machines.all.values():
+        one.nats.start()
+    for one in machines.all.values():
+        one.member.start()
 
 
 def _rename_server(machines: Machines, draw: random.Random) -> Repair:
@@ -273,13 +274,7 @@ def _lie(machines: Machines, draw: random.Random) -> Repair:
         one.member.kill()
     _put_back(machine, copy)
 
-    def repair() -> None:
-        for one in machines.all.values():
-            one.nats.start()
-        for one in machines.all.values():
-            one.member.start()
-
-    return repair
+    return partial(_start_all, machines)
 
 
 def _replace_machine(machines: Machines, draw: random.Random) -> Repair:

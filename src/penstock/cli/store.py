@@ -310,8 +310,7 @@ def fork(
     For readers that have messages from that offset on which this log does not have, because an
     older copy of the data directory was put back. The log keeps all its messages. Where the broker
     knows the offset, it does this by itself when such a reader comes. It also says that the copy is
-    meant to be used: bridges and clients with an outbox, which refuse an older copy of either end,
-    go on.
+    meant to be used: bridges and outboxes that were refused because of it go on.
     """
     from penstock.config.load import load_settings
     from penstock.control.client import BrokerUnreachable, ask

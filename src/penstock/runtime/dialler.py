@@ -30,12 +30,7 @@ from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
 from penstock.engine.limits import EngineLimits
-from penstock.engine.publishing.connection_names import (
-    CONNECTION,
-    ToldNames,
-    told_names,
-    unknown_ids,
-)
+from penstock.engine.publishing.connection_names import CONNECTION, ToldNames, told_names
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.errors import LocalProtocolError
@@ -240,7 +235,8 @@ class Dialler:
         if told is None or told.this != self._sent_names.this:
             names.passed_over(session.client_id, self._driver.now())
             return
-        names.accepted(session.client_id, told.this, self._server.epoch, self._driver.now())
+        name = ToldNames((told.this,))
+        names.accept(session.client_id, name, self._server.epoch, self._driver.now())
         if told.is_parted:
             session.forget_received()
             logger.warning(
@@ -249,7 +245,7 @@ class Dialler:
                 self._owner,
                 self.url,
             )
-        elif connack.session_present and unknown_ids(connack.properties, session):
+        elif self.connection is not None and self.connection.unknown_ids:
             logger.warning(
                 "%s: %s has QoS 2 messages of this session that are unknown here: was an older copy"
                 " of the data at this end put back? They are released; messages may come twice",

@@ -72,7 +72,16 @@ def test_the_verdict(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "8", "8-xyz", "-1-4be1d0c7a2f9", f"{A1} ", f"{A1} forked", " ".join([str(A1)] * 99)],
+    [
+        "",
+        "8",
+        "8-xyz",
+        f"{'9' * 11}-{'a' * 12}",
+        "-1-4be1d0c7a2f9",
+        f"{A1} ",
+        f"{A1} forked",
+        " ".join([str(A1)] * 99),
+    ],
 )
 def test_other_text_is_no_name(text: str) -> None:
     assert parse_names(text) is None
@@ -83,6 +92,18 @@ def test_a_refusal_fits_a_reason_string_and_tells_both_times() -> None:
     assert len(sentence) <= REASON_CHARACTERS_MAX
     assert "2025-11-29T02:06:12Z here, 1970-01-01T00:00:01Z there" in sentence
     assert "none there" in refusal_sentence(A1, ToldNames((A2, NO_CONNECTION)))
+
+
+def test_any_name_that_can_be_told_can_be_refused() -> None:
+    """A client may tell any time; a year above 9999 ended its connection with an error of ours."""
+    bench = Bench()
+    last = ConnectionName(9_999_999_999, "a" * 12)
+    line, _ = named(bench, "box", f"{last} {A1}")
+    line.cut()
+    _, answer = named(bench, "box", f"{A2} {last._replace(random='b' * 12)}")
+    assert answer.reason_code == reasons.IMPLEMENTATION_SPECIFIC_ERROR
+    assert answer.properties is not None
+    assert "2286-11-20T17:46:39Z here" in (answer.properties.reason_string or "")
 
 
 # -- two ends --------------------------------------------------------------------------------------
@@ -151,7 +172,7 @@ class Ends:
         self.pasts["server"].append(self.count)
         self.accepts_next = False
         if has_connack:
-            self.dialler.accepted("c", told.this, self.epochs["dialler"], now)
+            self.dialler.accept("c", ToldNames((told.this,)), self.epochs["dialler"], now)
             self.pasts["dialler"] = list(self.pasts["server"])
             self.forked.clear()
 

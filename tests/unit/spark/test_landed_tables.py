@@ -45,22 +45,10 @@ from tests.support.landed_tables import (
     landed_end,
     landed_start,
     offsets,
-    opener,
     read,
     rows,
     written,
 )
-
-
-@pytest.fixture(params=["delta", "iceberg", "parquet"])
-def kind(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture
-def open_table(kind: str, tmp_path: Path) -> Open:
-    return opener(kind, tmp_path)
 
 
 @pytest.fixture

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from penstock.cli.table_rows import lost_line
 from penstock.spark.contents import newest_rows
 from penstock.spark.tables.api import ROWS, Batch, Former, LandedTable, Outcome, Selection, Span
 from penstock.spark.tables.lost_rows import LostRows, find_lost_rows, rows_of
 from penstock.spark.tables.stored_marks import epoch_numbers, stored_epochs
-from tests.support.landed_tables import EPOCH, SELECTION, Open, land, opener, rows, written
+from tests.support.landed_tables import EPOCH, SELECTION, Open, land, rows, written
 
 AHEAD, BEHIND = "20301121T000000-00000001", "20201121T000000-00000001"
 """Epochs of a log that was put back twice; the clock was behind when it began the second one."""
-
-
-@pytest.fixture(params=["delta", "iceberg", "parquet"])
-def kind(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture
-def open_table(kind: str, tmp_path: Path) -> Open:
-    return opener(kind, tmp_path)
 
 
 def selection_of(epoch: str) -> Selection:

@@ -127,6 +127,7 @@ class ClientConnection(Connection):
             None  # topic and payload that ``disconnect`` publishes, see ``publish_state``
         )
         self.has_foreign_session = False  # the server has a session whose state is not known here
+        self.unknown_ids: list[int] = []  # of QoS 2 messages that only the server knows
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._context = context
@@ -207,6 +208,8 @@ class ClientConnection(Connection):
         self._inbound.begin_connection(present)
         if not present:
             self._session.session_lost()
+        elif connack.properties is not None:
+            self.unknown_ids = unknown_ids(connack.properties, self._session)
         self.state = CONNECTED
         self.link.is_open = True
         if not present or self.link.qos_max < 2:
@@ -214,11 +217,10 @@ class ClientConnection(Connection):
         self._application.on_connected(connack, now)
         if self.state != CONNECTED:
             return
-        unknown = unknown_ids(connack.properties, self._session) if present else []
         if self.needs_packet_id_cleanup:
             self._cleanup.release_all(self._session, self.link, self.limits, now)
-        elif unknown:
-            self._cleanup.release(unknown, self.link, self.limits, now)
+        elif self.unknown_ids:
+            self._cleanup.release(self.unknown_ids, self.link, self.limits, now)
         else:
             self._session.attach(self.link, self.limits, self._window, now)
 

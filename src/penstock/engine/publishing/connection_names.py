@@ -26,8 +26,8 @@ with the session, if the name stands in its CONNACK::
 A new epoch (``penstock store fork``, ``penstock store restore``, a reader that comes back to an
 older log) says that the copy goes on as it is, and so does a new outbox. A dialling end without an
 accepted name is a copy of an older version. PARTED ends forget which QoS 2 messages they received;
-what an older end sends once more may come twice, and both log it.
-PARTED is repeated while the CONNACK that told it may have been lost.
+what an older end sends once more may come twice, and both log it. PARTED is repeated while the
+CONNACK that told it may have been lost.
 
 A copy of a running end that is put back before the next connection knows its name. So CONNACK also
 tells which QoS 2 messages the accepting end has received and not released::
@@ -78,7 +78,7 @@ PARTED: Final = 1
 REFUSED: Final = 2
 
 _KEY: Final = "\0\0"  # and the client identifier; no producer's key begins so [MQTT-1.5.4-2]
-_NAME: Final = r"[0-9]{1,12}-[0-9a-f]{12}"
+_NAME: Final = r"[0-9]{1,10}-[0-9a-f]{12}"  # until the year 2286
 _TOLD: Final = re.compile(rf"({_NAME}(?: {_NAME}){{0,{ATTEMPTS_MAX}}})( {PARTED_MARK})?")
 _IDS: Final = re.compile(rf"[1-9][0-9]{{0,4}}(?: [1-9][0-9]{{0,4}}){{0,{UNRELEASED_MAX - 1}}}")
 
@@ -224,6 +224,17 @@ class ConnectionNames(SessionEnds):
             if client_id not in sessions:
                 self._forget(client_id)
 
+    def accept(self, client_id: str, name: ToldNames, epoch: str, now: Now) -> None:
+        """Store the name of the connection that a CONNACK accepts, at either end.
+
+        Args:
+            client_id: the client identifier of the session at this end.
+            name: the name, at the accepting end as its CONNACK tells it.
+            epoch: the present epoch of the log.
+            now: the time of the turn.
+        """
+        self._store(client_id, epoch, name, now)
+
     # -- the accepting end -------------------------------------------------------------
 
     def judge(self, client_id: str, told: ToldNames, epoch: str) -> tuple[int, str]:
@@ -240,10 +251,6 @@ class ConnectionNames(SessionEnds):
             return verdict, ""
         return verdict, refusal_sentence(known.this, told)
 
-    def accept(self, client_id: str, name: ToldNames, epoch: str, now: Now) -> None:
-        """Store the name of the connection that begins, as CONNACK tells it."""
-        self._store(client_id, epoch, name, now)
-
     # -- the dialling end --------------------------------------------------------------
 
     def next_names(
@@ -259,22 +266,15 @@ class ConnectionNames(SessionEnds):
             now: the time of the turn.
         """
         stored_epoch, stored = self._stored(client_id)
-        names: tuple[ConnectionName, ...] = (NO_CONNECTION,)
-        is_parted = is_new
         if stored is None:
-            stored_epoch = epoch
-        else:
-            names = stored.names
-            is_parted = is_new or stored.is_parted or stored_epoch != epoch
+            stored_epoch, stored = epoch, ToldNames((NO_CONNECTION,))
+        names = stored.names
+        is_parted = is_new or stored.is_parted or stored_epoch != epoch
         if len(names) <= ATTEMPTS_MAX:
             second = max(names[0].second + 1, now.wall_us // MICROSECONDS)
             names = (ConnectionName(second, random), *names)
             self._store(client_id, stored_epoch, ToldNames(names, is_parted), now)
         return ToldNames(names, is_parted)
-
-    def accepted(self, client_id: str, name: ConnectionName, epoch: str, now: Now) -> None:
-        """Store that a CONNACK accepted the connection with this name."""
-        self._store(client_id, epoch, ToldNames((name,)), now)
 
     def passed_over(self, client_id: str, now: Now) -> None:
         """Store that a CONNACK has no name: the other end does not take part, and stored none."""

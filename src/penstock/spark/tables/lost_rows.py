@@ -43,10 +43,8 @@ def find_lost_rows(
         tables: the table of rows, and that of dead letters if there is one.
         selection_of: returns the selection of the tables in an epoch of the log.
     """
-    counts = {
-        name: count_rows(table, lost_spans(tables[ROWS], selection_of))
-        for name, table in tables.items()
-    }
+    spans = lost_spans(tables[ROWS], selection_of)
+    counts = {name: count_rows(table, spans) for name, table in tables.items()}
     found = [
         LostRows(span, rows, counts.get(DEAD_LETTERS, {}).get(span, 0))
         for span, rows in counts[ROWS].items()
