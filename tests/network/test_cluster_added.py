@@ -24,8 +24,9 @@ from tests.support.cluster_sessions import leave_session, publish, received, tex
 from tests.support.deadline import wait_for
 from tests.support.members import MemberBroker
 from tests.support.networks import LOOPBACK
+from tests.support.wall_clock import needs_the_kernels_clock
 
-pytestmark = [needs_nats_server, pytest.mark.timeout(400)]
+pytestmark = [needs_nats_server, needs_the_kernels_clock, pytest.mark.timeout(400)]
 
 ADDED: Final = {"d": "127.0.0.4", "e": "127.0.0.5"}
 _MEMBERS: Final = re.compile("^members = .*$", re.MULTILINE)

@@ -28,6 +28,7 @@ from tests.support import left_behind
 from tests.support.broker import environment
 from tests.support.cluster_directories import cluster_directories, needs_nats_server, settings_of
 from tests.support.deadline import DEADLINE_S, until, wait_for
+from tests.support.wall_clock import needs_the_kernels_clock
 
 pytestmark = needs_nats_server
 
@@ -113,6 +114,7 @@ async def found(settings: Cluster) -> dict[str, ServerFinding]:
                 return findings
 
 
+@needs_the_kernels_clock
 async def test_they_form_a_majority_with_tls_and_logins(directories: Path) -> None:
     async with servers(directories):
         settings = settings_of(directories / "b").cluster
@@ -160,6 +162,7 @@ def test_a_server_is_not_filled_anew_on_a_full_disk_and_is_when_there_is_room(
     assert server.set_aside().is_dir()
 
 
+@needs_the_kernels_clock
 async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Path) -> None:
     config = directories / "b" / "nats.conf"
     lines = config.read_text().splitlines(keepends=True)
@@ -182,6 +185,7 @@ async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Pa
         await asyncio.to_thread(open_and_close, settings)
 
 
+@needs_the_kernels_clock
 async def test_one_that_dies_is_started_again(directories: Path) -> None:
     async with servers(directories) as started:
         server = started["a"]

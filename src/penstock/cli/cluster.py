@@ -19,7 +19,7 @@ app.command()(cluster_status.switch)
 app.command()(cluster_reseed.reseed)
 app.command()(cluster_recover.recover)
 
-REMOVE_S_MAX: Final = 15.0
+REMOVE_S_MAX: Final = 30.0
 
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(MB|GB|TB)")
 

@@ -2,6 +2,10 @@
 
 JetStream keeps a place for a server that is lost, and its copy of the log stays missing, until an
 operator says that it will not come back. Then another server that runs gets a copy instead.
+
+The leader of JetStream alone answers. If the lost server was the leader, nobody does until another
+one is elected, so the request is sent again; what an earlier one did, whose answer was lost, is
+done.
 """
 
 from __future__ import annotations
@@ -11,12 +15,15 @@ import time
 from typing import Final
 
 from penstock.cluster.jetstream import nats_client
-from penstock.cluster.nats_client import LoginRefused, NoAnswer, NotSent
+from penstock.cluster.nats_client import LoginRefused, NatsClient, NoAnswer, NotSent
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreError, StoreFailed
 
 REMOVE_SUBJECT: Final = "$JS.API.SERVER.REMOVE"
+_AGAIN_S: Final = 2.0  # an attempt without an answer; a leader answers after one write
+_PAUSE_S: Final = 0.2  # between attempts, where a server says at once that nobody answers
 _NO_RESPONDERS: Final = 503
+_NOT_A_MEMBER: Final = 10044
 
 
 def remove_server(settings: Cluster, name: str, login_file: str, timeout_s: float) -> None:
@@ -33,18 +40,34 @@ def remove_server(settings: Cluster, name: str, login_file: str, timeout_s: floa
         StoreFailed: no server answers, or the login is not that of the system account.
     """
     client = nats_client(settings.model_copy(update={"credentials_file": login_file}), "remove")
-    body = json.dumps({"peer": name}).encode()
     try:
-        answer = client.request(REMOVE_SUBJECT, body, time.monotonic() + timeout_s)
-    except (NotSent, NoAnswer, LoginRefused) as error:
-        raise StoreFailed(f"{name} is not removed: {error}") from error
+        _remove(client, name, login_file, time.monotonic() + timeout_s)
     finally:
         client.close()
-    if answer.status == _NO_RESPONDERS:
-        raise StoreFailed(
-            f"{name} is not removed: JetStream has no leader, or {login_file} is not the login of"
-            " the system account"
-        )
+
+
+def _remove(client: NatsClient, name: str, login_file: str, ends_s: float) -> None:
+    """Send the request until it is answered; see ``remove_server``."""
+    body = json.dumps({"peer": name}).encode()
+    is_unanswered = False
+    while True:
+        now_s = time.monotonic()
+        try:
+            answer = client.request(REMOVE_SUBJECT, body, min(ends_s, now_s + _AGAIN_S))
+        except (NotSent, NoAnswer, LoginRefused) as error:
+            if isinstance(error, LoginRefused) or time.monotonic() >= ends_s:
+                raise StoreFailed(f"{name} is not removed: {error}") from error
+            is_unanswered |= isinstance(error, NoAnswer)
+            continue
+        if answer.status != _NO_RESPONDERS:
+            break
+        if now_s + _PAUSE_S >= ends_s:
+            raise StoreFailed(
+                f"{name} is not removed: JetStream has no leader, or {login_file} is not the login"
+                " of the system account"
+            )
+        time.sleep(_PAUSE_S)
     refusal = json.loads(answer.data).get("error")
-    if refusal is not None:
-        raise StoreError(f"{name} is not removed: {refusal.get('description')}")
+    if refusal is None or (is_unanswered and refusal.get("err_code") == _NOT_A_MEMBER):
+        return
+    raise StoreError(f"{name} is not removed: {refusal.get('description')}")

@@ -57,6 +57,7 @@ from penstock.runtime.stop import (
     CLOSED,
     COMMITTING,
     DRAIN_S_MAX,
+    FINISHING,
     FLUSHING,
     NEXT,
     RUNNING,
@@ -139,6 +140,8 @@ class Driver(PeerOwner):
         self._sealed_batch_durable: asyncio.Future[None] | None = None
         self._has_failed = False
         self._stop = RUNNING  # the state of a planned stop
+        self._releasing: list[Connection] = []  # have a QoS 2 message under way: FINISHING
+        self._all_released: asyncio.Future[None] | None = None  # done when none has
         self._last_closed: asyncio.Future[None] | None = None  # done when no socket is left
         self._end_reason = ""  # set once clients are served no more
         self._failing_since_s = 0.0  # 0 = the store works
@@ -195,6 +198,8 @@ class Driver(PeerOwner):
             connection.identity = identity_of(wire)
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
+        if self._stop is not RUNNING:
+            connection.finish()
         if self._end_reason:  # its handshake was under way
             connection.close(reasons.SERVER_SHUTTING_DOWN, self._end_reason, self.now())
             self._loop.call_soon(wire.close)
@@ -205,6 +210,8 @@ class Driver(PeerOwner):
         """Take a connection that was dialled; return its peer."""
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
+        if self._stop is not RUNNING:
+            connection.finish()
         if self._end_reason:
             connection.close(reasons.SERVER_SHUTTING_DOWN, self._end_reason, self.now())
             self._loop.call_soon(wire.close)
@@ -362,6 +369,8 @@ class Driver(PeerOwner):
             self._loop.call_soon(self._begin_turn)
         if self._on_turn_end is not None:
             self._on_turn_end()
+        if self._all_released is not None:
+            self._check_released(self._all_released)
         self.turns += 1
 
     def _begin_turn(self) -> None:
@@ -634,6 +643,9 @@ class Driver(PeerOwner):
         Returns:
             False if the store hangs: its thread is still writing, and the store cannot be closed.
         """
+        self._enter(FINISHING)
+        if not self._has_failed:
+            await self._finish()
         self._ticker.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()
@@ -674,6 +686,23 @@ class Driver(PeerOwner):
     def _enter(self, state: StopState) -> None:
         assert NEXT[self._stop] is state, f"{state.name} does not follow {self._stop.name}"
         self._stop = state
+
+    async def _finish(self) -> None:
+        """Wait until the clients have released their QoS 2 messages, or have not in time."""
+        for peer in self._peers.values():
+            peer.connection.finish()
+            if peer.connection.awaits_release():
+                self._releasing.append(peer.connection)
+        if self._releasing:
+            self._all_released = self._loop.create_future()
+            await asyncio.wait((self._all_released,), timeout=FINISHING.s_max)
+            self._all_released = None
+
+    def _check_released(self, all_released: asyncio.Future[None]) -> None:
+        while self._releasing and not self._releasing[-1].awaits_release():
+            self._releasing.pop()
+        if not self._releasing and not all_released.done():
+            all_released.set_result(None)
 
     async def _finish_commits(self) -> None:
         """Wait for the commit under way and for the open batch, with the events about the last."""

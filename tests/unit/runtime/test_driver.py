@@ -26,6 +26,7 @@ from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBCOMP, PUBREC
 from penstock.protocol.packets import (
     Connack,
     Connect,
@@ -34,6 +35,7 @@ from penstock.protocol.packets import (
     Pingreq,
     Puback,
     Publish,
+    Pubrel,
     Subscribe,
     Subscription,
     Will,
@@ -590,12 +592,12 @@ async def test_a_handover_sends_each_listeners_clients_to_the_next_primary() -> 
 PUBACK_1 = b"\x40\x02\x00\x01"
 
 
-def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each state of a stop a moment only."""
-    brief = {state: state._replace(s_max=0.05) for state in (stop.COMMITTING, stop.FLUSHING)}
-    for name in ("COMMITTING", "FLUSHING"):
-        monkeypatch.setattr(driver, name, brief[getattr(stop, name)])
-    following = {brief.get(one, one): brief.get(then, then) for one, then in stop.NEXT.items()}
+def limit(monkeypatch: pytest.MonkeyPatch, s_max: float, *names: str) -> None:
+    """Give the states of a stop with these names another limit."""
+    other = {state: state._replace(s_max=s_max) for state in (getattr(stop, one) for one in names)}
+    for name in names:
+        monkeypatch.setattr(driver, name, other[getattr(stop, name)])
+    following = {other.get(one, one): other.get(then, then) for one, then in stop.NEXT.items()}
     monkeypatch.setattr(driver, "NEXT", following)
 
 
@@ -616,10 +618,72 @@ async def test_what_was_taken_over_is_acknowledged_before_the_sockets_are_closed
     assert rig.store.memory.recover().next_offset == 1
 
 
+def handshake(packet_type: int, packet_id: int) -> bytes:
+    return bytes((packet_type << 4, 2, 0, packet_id))
+
+
+async def test_a_client_completes_what_the_log_has_before_its_connection_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PUBREL is read, and nothing that begins: a program may take a message without PUBCOMP for one
+    that failed, and publish it again."""
+    limit(monkeypatch, 2 * DEADLINE_S, "FINISHING")
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    send(publisher, Publish("t", b"x", 2, packet_id=1), Publish("t", b"y", 2, packet_id=2))
+    await until(lambda: wire.written.endswith(handshake(PUBREC, 2)))
+    _, idle = rig.connect("idle")
+    stopping = asyncio.create_task(rig.driver.stop())
+    await asyncio.sleep(0)
+    send(
+        publisher,
+        Pubrel(1),
+        Publish("t", b"not taken over", 2, packet_id=3),
+        Publish("t", b"nor this", 0),
+        Subscribe(4, [Subscription("t", 1)]),
+        Pingreq(),
+        Pubrel(2),
+    )
+    assert await asyncio.wait_for(stopping, DEADLINE_S)
+    assert (wire.closed, idle.closed) == (True, True)
+    answers = bytes(wire.written[4:])
+    assert answers.count(handshake(PUBCOMP, 1)) == answers.count(handshake(PUBCOMP, 2)) == 1
+    assert answers.endswith(handshake(PUBCOMP, 2))
+    assert handshake(PUBREC, 3) not in answers
+    assert rig.store.memory.recover().next_offset == 2
+
+
+async def test_a_client_that_releases_nothing_holds_no_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit(monkeypatch, 0.05, "FINISHING")
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    send(publisher, Publish("t", b"x", 2, packet_id=1))
+    await until(lambda: wire.written.endswith(handshake(PUBREC, 1)))
+    assert await asyncio.wait_for(rig.driver.stop(), DEADLINE_S)
+    assert wire.closed
+
+
+async def test_a_client_that_ends_with_a_message_under_way_holds_no_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit(monkeypatch, 2 * DEADLINE_S, "FINISHING")
+    rig = Rig()
+    publisher, wire = rig.connect("p")
+    send(publisher, Publish("t", b"x", 2, packet_id=1))
+    await until(lambda: wire.written.endswith(handshake(PUBREC, 1)))
+    stopping = asyncio.create_task(rig.driver.stop())
+    await asyncio.sleep(0)
+    publisher.connection_lost("gone")
+    assert await asyncio.wait_for(stopping, DEADLINE_S)
+
+
 async def test_a_store_that_hangs_holds_no_stop_and_acknowledges_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shorten(monkeypatch)
+    limit(monkeypatch, 0.05, "COMMITTING", "FLUSHING")
     rig = Rig()
     publisher, wire = rig.connect("p")
     await until(lambda: wire.written)
@@ -634,7 +698,7 @@ async def test_a_store_that_hangs_holds_no_stop_and_acknowledges_nothing(
 
 
 async def test_a_peer_that_never_closes_holds_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten(monkeypatch)
+    limit(monkeypatch, 0.05, "FLUSHING")
     rig = Rig()
     _, wire = rig.connect("deaf")
     await until(lambda: wire.written)

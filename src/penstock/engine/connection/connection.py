@@ -45,6 +45,7 @@ from penstock.engine.connection.states import (
     AWAIT_VERDICT,
     CLOSED,
     CONNECTED,
+    FINISHING,
     PacketTable,
 )
 from penstock.engine.wire.link import Link, Resumable
@@ -242,9 +243,10 @@ class Connection(Resumable):
                     self._keep_alive.note_packet(now.monotonic_s)
                 if self.is_refill_due:  # before the packet, which may need the room
                     self._refill(now)
-                if not self._table.accepts(self.state, decoder.packet_type):
+                if self._table.accepts(self.state, decoder.packet_type):
+                    self.handle(packet, now)
+                elif not self._table.drops_others:
                     raise self._table.error(self.state, packet)
-                self.handle(packet, now)
                 received = self.link.counters.received  # CONNECT may have changed the counters
             if self.link.is_closed:
                 return
@@ -291,6 +293,15 @@ class Connection(Resumable):
     def on_end(self, with_will: bool, now: Now) -> None:
         """Detach the session: the connection ended; ``with_will``: the will is to be published. A
         role overrides it."""
+
+    def finish(self) -> None:
+        """Take over nothing new from the peer from now on: a planned stop begins."""
+        self._table = FINISHING
+
+    def awaits_release(self) -> bool:
+        """Return whether the peer has a QoS 2 message under way, which it may call failed if its
+        connection ends now. A role overrides it."""
+        return False
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Close the connection with the reason code of the peer's protocol error."""

@@ -4,7 +4,9 @@ A packet that a state does not accept is a protocol error (0x82), with the sente
 ``Connection`` raises it before a role handles the packet. The decoder refuses packets whose first
 byte is wrong (``protocol/fixed_header.py``): a packet of the other direction, a second CONNECT,
 AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: received bytes wait for the answer to
-CONNECT. `make docs` draws this table from the code::
+CONNECT. Before a planned stop (``runtime/stop.py``) a connection takes over nothing new: it drops
+all packets but those that complete what is under way, ``FINISHING``. `make docs` draws this table
+from the code::
 
       x accepted   . protocol error
 
@@ -72,10 +74,14 @@ class PacketTable:
     Args:
         rows: for each state the packet types that it accepts, and the sentence about any other
             packet, in which ``{}`` stands for the packet. A state without a row accepts no packet.
+        drops_others: whether any other packet is dropped without a word.
     """
 
-    def __init__(self, rows: dict[int, tuple[tuple[int, ...], str]]) -> None:
+    def __init__(
+        self, rows: dict[int, tuple[tuple[int, ...], str]], drops_others: bool = False
+    ) -> None:
         self.rows = rows
+        self.drops_others = drops_others
         self._accepts = bytes(  # index: 16 * state + packet type
             [
                 state in rows and packet_type in rows[state][0]
@@ -126,3 +132,9 @@ CLIENT: Final = PacketTable(
     }
 )
 """The packets that the client accepts."""
+
+FINISHING: Final = PacketTable(
+    {CONNECTED: ((PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ, PINGRESP, DISCONNECT), "")},
+    drops_others=True,
+)
+"""The packets that either role handles before a planned stop."""

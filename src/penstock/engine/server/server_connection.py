@@ -345,6 +345,11 @@ class ServerConnection(OpeningConnection):
 
     # -- the end -----------------------------------------------------------------------
 
+    def awaits_release(self) -> bool:
+        """Return whether a QoS 2 message of the client waits for its PUBREL, or to be routed."""
+        session = self._session
+        return self.state == CONNECTED and session is not None and session.has_unfinished_qos2
+
     def _disconnect(self, packet: Disconnect, session: Session, now: Now) -> None:
         properties = packet.properties
         if properties is not None and properties.session_expiry_interval is not None:
