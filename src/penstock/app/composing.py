@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.auth.admin_tokens import read_admin_grants
 from penstock.auth.external import FirstOf, Method
+from penstock.auth.files import UserFiles, load_user_files
 from penstock.auth.header_file import read_headers
 from penstock.auth.http_requests import HttpMethod
 from penstock.auth.tokens import read_tokens
@@ -129,6 +130,20 @@ def login_method(settings: Settings) -> Method | None:
     if settings.http_login.url:
         methods.append(_http_method(settings.http_login))
     return FirstOf(methods) if methods else None
+
+
+def user_files(settings: Settings) -> UserFiles:
+    """Return the password file and the access list of the settings.
+
+    Raises:
+        ConfigError: as ``load_user_files``.
+    """
+    return load_user_files(
+        settings.access.password_file,
+        settings.access.acl_file,
+        bool(settings.access.identity_from_certificate),
+        bool(settings.jwt_login.keys or settings.http_login.url),
+    )
 
 
 def _token_method(login: JwtLogin) -> Method:

@@ -27,8 +27,9 @@ from penstock.app.composing import (
     engine_limits,
     event_options,
     server_options,
+    user_files,
 )
-from penstock.auth.files import UserFiles, load_user_files
+from penstock.auth.files import UserFiles
 from penstock.config.available_memory import AvailableMemory
 from penstock.config.changes import Change, Comparison, compare
 from penstock.config.listener import MainListener, OtherListener
@@ -109,11 +110,7 @@ def reread(source: Source) -> ReloadedSettings:
         refused = budget_mistake(either)
         if refused:
             raise ConfigError(refused)
-    files = settings.access
-    access = load_user_files(
-        files.password_file, files.acl_file, bool(files.identity_from_certificate)
-    )
-    return ReloadedSettings(comparison, settings, access)
+    return ReloadedSettings(comparison, settings, user_files(settings))
 
 
 class Processes(Protocol):

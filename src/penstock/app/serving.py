@@ -19,10 +19,10 @@ from typing import Final, NoReturn
 import uvloop
 
 from penstock.app.children import Children
+from penstock.app.composing import user_files
 from penstock.app.membership import RunningMember
 from penstock.app.reloading import Source, configure_logs
 from penstock.app.running import BrokerParts, RunningBroker
-from penstock.auth.files import load_user_files
 from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available_memory
 from penstock.config.memory import budget_mistake, fit_to_memory
@@ -67,11 +67,7 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
     refused = budget_mistake(settings)
     if refused:
         raise ConfigError(refused)
-    access = load_user_files(
-        settings.access.password_file,
-        settings.access.acl_file,
-        bool(settings.access.identity_from_certificate),
-    )
+    access = user_files(settings)
     warn_of_world_readable(
         ("password file", settings.access.password_file),
         ("token file", settings.stream.token_file),

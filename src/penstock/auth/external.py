@@ -3,25 +3,24 @@
 ::
 
       CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ AuthorizeByService
-                                                                                  ▼ rules
-      a will is due, or files are read again: permissions are needed ─▶ ExternalAclCache
+                                                                                  ▼
+      files are read again, or a will is due: permissions are needed ─▶ its session, its will
 
 A *method* (``http_requests``, ``json_web_tokens``) authenticates the clients that concern it. Rules
-in its answer are the client's access list, instead of the file's. They are stored for later, of at
-most ``CLIENTS_MAX`` clients; a client whose rules were dropped has no permissions.
+in its answer are the client's access list, instead of the file's. They belong to the client's
+session and will: no other login can take them away, and there is no list of them that could miss
+one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, final
+from typing import Protocol, final
 
 from penstock.auth.acl import NOTHING, AccessList, Rule
 from penstock.engine.access.access import Authorize, Credentials, Permissions
 from penstock.protocol import reasons
-
-CLIENTS_MAX: Final = 200_000
 
 
 @final
@@ -83,46 +82,20 @@ class FirstOf:
         return Answer(reasons.NOT_AUTHORIZED)
 
 
-@final
-class ExternalAclCache:
-    """The access rules in the answers of methods, by user name and client identifier.
+class Files(Protocol):
+    """The password file and the access list in use."""
 
-    The rules of at most ``CLIENTS_MAX`` clients are stored; the oldest are dropped, and their
-    clients have no permissions then.
-    """
+    def names(self, username: str | None) -> bool:
+        """Return whether the password file has this user."""
+        ...
 
-    def __init__(self) -> None:
-        self._rules: dict[tuple[str | None, str], tuple[Rule, ...] | None] = {}
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return the permissions of a user of the password file; None: it may do everything."""
+        ...
 
-    def knows(self, username: str | None, client_id: str) -> bool:
-        """Return whether the rules of an accepted client are stored."""
-        return (username, client_id) in self._rules
-
-    def permissions(
-        self, username: str | None, client_id: str, access_list: AccessList | None
-    ) -> Permissions | None:
-        """Return the permissions by the latest answer for a client; None if it may do everything.
-
-        Args:
-            username: the user name.
-            client_id: the client identifier.
-            access_list: the broker's access list, which applies if the answer had no rules.
-        """
-        rules = self._rules.get((username, client_id), ())
-        if rules is None:
-            return None if access_list is None else access_list.permissions(username, client_id)
-        if not rules:
-            return NOTHING
-        return AccessList(patterns=list(rules)).permissions(username, client_id)
-
-    def put(self, username: str | None, client_id: str, rules: tuple[Rule, ...] | None) -> None:
-        """Store the rules of an accepted client; None: the broker's access list applies."""
-        key = (username, client_id)
-        self._rules.pop(key, None)
-        if len(self._rules) >= CLIENTS_MAX:
-            del self._rules[next(iter(self._rules))]
-        self._rules[key] = rules
-        assert len(self._rules) <= CLIENTS_MAX, "the oldest rules make room"
+    def listed_permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return the permissions by the access list alone; None: it may do everything."""
+        ...
 
 
 @final
@@ -130,22 +103,22 @@ class AuthorizeByService(Authorize):
     """The permissions of one client by the rules in a method's answer.
 
     Args:
-        external_acl_cache: stores the rules, once the client's identifier is known.
-        rules: the rules in the answer; None: the broker's access list applies.
-        access_list: the broker's access list.
+        files: returns the password file and the access list in use, which a reload replaces.
+        rules: the rules in the answer; None: the access list applies.
     """
 
-    def __init__(
-        self,
-        external_acl_cache: ExternalAclCache,
-        rules: tuple[Rule, ...] | None,
-        access_list: AccessList | None,
-    ) -> None:
-        self._cache = external_acl_cache
+    def __init__(self, files: Callable[[], Files], rules: tuple[Rule, ...] | None) -> None:
+        self._files = files
         self._rules = rules
-        self._access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Store the rules of the client, and return its permissions."""
-        self._cache.put(username, client_id, self._rules)
-        return self._cache.permissions(username, client_id, self._access_list)
+        """Return the permissions of the client now; those of the files if the password file has its
+        user meanwhile."""
+        files = self._files()
+        if files.names(username):
+            return files.permissions(username, client_id)
+        if self._rules is None:
+            return files.listed_permissions(username, client_id)
+        if not self._rules:
+            return NOTHING
+        return AccessList(patterns=list(self._rules)).permissions(username, client_id)

@@ -12,7 +12,6 @@ from typing import Final, final
 from penstock.auth import passwords, scram
 from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
-from penstock.auth.external import ExternalAclCache
 from penstock.auth.lines import lines_of
 from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access.access import Authorize, Permissions
@@ -30,6 +29,7 @@ class UserFiles(Authorize):
         access_list: the access list; None: an accepted client may do everything.
         certificates_name_users: whether certificates name users that the password file need not
             name.
+        logins_have_rules: whether a login method may give a client rules of its own.
     """
 
     def __init__(
@@ -37,21 +37,35 @@ class UserFiles(Authorize):
         users: Users | None,
         access_list: AccessList | None,
         certificates_name_users: bool = False,
+        logins_have_rules: bool = False,
     ) -> None:
         self.users = users
         self._certificates_name_users = certificates_name_users
+        self._logins_have_rules = logins_have_rules
         self.access_list = access_list
-        self.external_acl_cache = ExternalAclCache()  # filled by login methods
+
+    def names(self, username: str | None) -> bool:
+        """Return whether the password file has this user."""
+        return username is not None and self.users is not None and username in self.users
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the permissions of a client by the access list; None if it may do everything,
         ``NOTHING`` for a user that was removed from the password file."""
-        is_listed = username is not None and self.users is not None and username in self.users
-        if not is_listed and self.external_acl_cache.knows(username, client_id):
-            return self.external_acl_cache.permissions(username, client_id, self.access_list)
         users = None if self._certificates_name_users else self.users
         if username is not None and users is not None and username not in users:
             return NOTHING
+        return self.listed_permissions(username, client_id)
+
+    def permissions_of_absent(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return the permissions of a client of which no login is known: ``NOTHING`` if it may have
+        had rules of its own."""
+        if self._logins_have_rules and not self.names(username):
+            return NOTHING
+        return self.permissions(username, client_id)
+
+    def listed_permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return the permissions by the access list alone; None if there is none: the client may do
+        everything."""
         if self.access_list is None:
             return None
         return self.access_list.permissions(username, client_id)
@@ -65,7 +79,10 @@ class UserFiles(Authorize):
 
 
 def load_user_files(
-    password_file: str, acl_file: str, certificates_name_users: bool = False
+    password_file: str,
+    acl_file: str,
+    certificates_name_users: bool = False,
+    logins_have_rules: bool = False,
 ) -> UserFiles:
     """Read password file and access list.
 
@@ -73,13 +90,14 @@ def load_user_files(
         password_file: the path of the password file; empty for none.
         acl_file: the path of the access list; empty for none.
         certificates_name_users: see ``UserFiles``.
+        logins_have_rules: see ``UserFiles``.
 
     Raises:
         ConfigError: a file cannot be read, or a line is wrong; one sentence with the line number.
     """
     users = Users(read_passwords(Path(password_file))) if password_file else None
     access_list = read_access_list(Path(acl_file)) if acl_file else None
-    return UserFiles(users, access_list, certificates_name_users)
+    return UserFiles(users, access_list, certificates_name_users, logins_have_rules)
 
 
 def read_passwords(path: Path) -> dict[str, str]:

@@ -186,7 +186,6 @@ class Authentication(Authenticate):
         Return the names of users that are gone or have another password line now.
         """
         before = self._access.users
-        access.external_acl_cache = self._access.external_acl_cache
         self._access = access
         self._decoys = _decoys(access, self._secret)
         self._verified.forget()
@@ -294,8 +293,11 @@ class Authentication(Authenticate):
         if check.basis is access.users:
             self._verified.remember(check.key[1], check.links[-1], time.monotonic())
             return AuthResult(reasons.SUCCESS, answer.username)
-        authorize = AuthorizeByService(access.external_acl_cache, answer.rules, access.access_list)
+        authorize = AuthorizeByService(self._files, answer.rules)
         return AuthResult(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
+
+    def _files(self) -> UserFiles:
+        return self._access
 
     def _deliver_to_all(self, check: LoginCheck, verdict: AuthResult) -> None:
         for link in check.links:

@@ -11,7 +11,9 @@
 
 A receipt is a response as in MQTT 5 §4.10, and the broker is the responder. The broker publishes it
 only where the client itself may publish: the user who used the client's session last, or an
-anonymous client if the session is gone, must have the permission for the response topic.
+anonymous client if the session is gone, must have the permission for the response topic. Where a
+login method may give clients rules of their own, a client that has no session any more, or has not
+been back since a start, gets none, unless the password file has its user.
 
 Each receipt is published at least once, because the table's position is stored afterwards.
 """
@@ -161,5 +163,5 @@ class Receipts:
             permissions = session.permissions
         else:
             username = None if session is None else session.username
-            permissions = self._server.authorize.permissions(username, client_id)
+            permissions = self._server.authorize.permissions_of_absent(username, client_id)
         return permissions is None or permissions.may_publish(topic)

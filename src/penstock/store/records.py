@@ -156,6 +156,7 @@ class _WillRow(msgspec.Struct, array_like=True):
     delay_s: int
     due_at_us: int
     username: str | None = None
+    has_own_authorize: bool = False
 
 
 _will = msgspec.msgpack.Decoder(_WillRow)
@@ -399,13 +400,24 @@ def decode_message(value: bytes) -> Message:
 
 def encode_will(will: WillRecord) -> bytes:
     """Return the stored form of a will."""
-    return _encode((_LAYOUT, _row(will.message), will.delay_s, will.due_at_us, will.username))
+    return _encode(
+        (
+            _LAYOUT,
+            _row(will.message),
+            will.delay_s,
+            will.due_at_us,
+            will.username,
+            will.has_own_authorize,
+        )
+    )
 
 
 def decode_will(value: bytes) -> WillRecord:
     """Return the will that is stored as ``value``."""
     row = _will.decode(value)
-    return WillRecord(_from_row(row.message), row.delay_s, row.due_at_us, row.username)
+    return WillRecord(
+        _from_row(row.message), row.delay_s, row.due_at_us, row.username, row.has_own_authorize
+    )
 
 
 def _row(message: Message) -> _MessageRow:

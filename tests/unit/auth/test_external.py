@@ -1,7 +1,7 @@
-"""Users of other methods: whose rules hold, and for how long they are kept."""
+"""Users of other methods: whose rules hold."""
 
 from penstock.auth.acl import DENY, WRITE, AccessList, Rule
-from penstock.auth.external import CLIENTS_MAX, AuthorizeByService, ExternalAclCache, FirstOf
+from penstock.auth.external import AuthorizeByService, FirstOf
 from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users, password_line
 from penstock.engine.access.access import Credentials
@@ -10,39 +10,36 @@ from penstock.protocol import reasons
 OWN = (Rule(WRITE, "own/%c"), Rule(DENY, "own/bad"))
 
 
-def test_rules_that_were_lost_allow_nothing() -> None:
-    """Whoever is forgotten for want of room must not be let do everything."""
-    granted = ExternalAclCache()
-    for number in range(CLIENTS_MAX + 1):
-        granted.put("dave", str(number), OWN)
-    assert not granted.knows("dave", "0")
-    lost = granted.permissions("dave", "0", None)
-    assert lost is not None
-    assert not lost.may_publish("own/0")
-    kept = granted.permissions("dave", "1", None)
-    assert kept is not None
-    assert kept.may_publish("own/1")
-
-
 def test_rules_of_an_answer_are_the_clients_own() -> None:
-    permissions = AuthorizeByService(ExternalAclCache(), OWN, AccessList()).permissions(
-        "dave", "bad"
-    )
+    files = UserFiles(None, AccessList())
+    permissions = AuthorizeByService(lambda: files, OWN).permissions("dave", "bad")
     assert permissions is not None
     assert not permissions.may_publish("own/bad")
-    nothing = AuthorizeByService(ExternalAclCache(), (), None).permissions("dave", "c")
+    everything = UserFiles(None, None)
+    nothing = AuthorizeByService(lambda: everything, ()).permissions("dave", "c")
     assert nothing is not None
     assert not nothing.may_publish("own/c")
-    assert AuthorizeByService(ExternalAclCache(), None, None).permissions("dave", "c") is None
+    assert AuthorizeByService(lambda: everything, None).permissions("dave", "c") is None
 
 
 def test_a_user_of_the_password_file_has_the_rules_of_the_files() -> None:
     """Also one whom a method let in before its name came into the file."""
     access = UserFiles(Users({"dave": password_line("secret")}), None)
-    access.external_acl_cache.put("dave", "c", OWN)
-    assert access.permissions("dave", "c") is None
-    access.external_acl_cache.put("erin", "c", OWN)
-    assert access.permissions("erin", "c") is not None
+    authorize = AuthorizeByService(lambda: access, OWN)
+    assert authorize.permissions("dave", "c") is None
+    assert authorize.permissions("erin", "c") is not None
+
+
+def test_a_client_of_which_no_login_is_known_may_do_nothing_where_logins_have_rules() -> None:
+    """Its rules may have been narrower than those of everybody else."""
+    users = Users({"dave": password_line("secret")})
+    for files in UserFiles(users, None, logins_have_rules=True), UserFiles(users, None, True, True):
+        assert files.permissions_of_absent("dave", "c") is None
+        for username in None, "erin":
+            permissions = files.permissions_of_absent(username, "c")
+            assert permissions is not None
+            assert not permissions.may_publish("t")
+    assert UserFiles(users, None).permissions_of_absent(None, "c") is None
 
 
 def test_where_no_method_answers_nobody_is_let_in() -> None:

@@ -192,10 +192,8 @@ async def test_rules_that_came_with_an_answer_outlast_the_files() -> None:
     async with asyncio.timeout(DEADLINE_S):
         verdict = await logins.verdicts.get()
     assert verdict.authorize is not None
-    verdict.authorize.permissions("outside", "c")
-    again = access()
-    logins.authentication.reload(again)
-    permissions = again.permissions("outside", "c")
+    logins.authentication.reload(access())
+    permissions = verdict.authorize.permissions("outside", "c")
     assert permissions is not None
     assert permissions.may_publish("own/c")
     assert not permissions.may_publish("own/other")

@@ -196,3 +196,11 @@ class Authorize:
         """
         del username, client_id
         return None
+
+    def permissions_of_absent(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return the permissions of a client whose login is not known any more: its session is
+        gone, or it has not connected since the start. It is never more than what the client had.
+
+        ``username`` is the user that the session belongs to, None if there is no session.
+        """
+        return self.permissions(username, client_id)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias, final
 
+from penstock.engine.access.access import Authorize
 from penstock.engine.batch.packed_run import PackedRun, SharedKind
 from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.memory.accounts import Account
@@ -203,18 +204,40 @@ class WillRecord:
 
     ``due_at_us`` is 0 while the client is connected, else the time at which the will delay ends, on
     the steady clock. ``username`` is the user who set the will, None for an anonymous client; that
-    user's permissions are checked when the will is published. ``account`` is the account in which
-    the will counts; it is not stored.
+    user's permissions are checked when the will is published. ``has_own_authorize`` is whether its
+    client's login had a port of its own, ``authorize``, for these permissions. ``account`` is the
+    account in which the will counts. Port and account are not stored.
     """
 
     def __init__(
-        self, message: Message, delay_s: int, due_at_us: int, username: str | None = None
+        self,
+        message: Message,
+        delay_s: int,
+        due_at_us: int,
+        username: str | None = None,
+        has_own_authorize: bool = False,
     ) -> None:
         self.message = message
         self.delay_s = delay_s
         self.due_at_us = due_at_us
         self.username = username
+        self.has_own_authorize = has_own_authorize
+        self.authorize: Authorize | None = None
         self.account: Account | None = None
+
+    def set_authorize(self, authorize: Authorize | None) -> None:
+        """Set the port of the login of its client; None = the broker's."""
+        self.authorize = authorize
+        self.has_own_authorize = authorize is not None
+
+    def due_at(self, due_at_us: int) -> WillRecord:
+        """Return a copy that is due at a time of the steady clock."""
+        record = WillRecord(
+            self.message, self.delay_s, due_at_us, self.username, self.has_own_authorize
+        )
+        record.authorize = self.authorize
+        record.account = self.account
+        return record
 
 
 @final

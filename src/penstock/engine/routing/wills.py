@@ -29,7 +29,6 @@ from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.memory.accounts import Account
 from penstock.engine.memory.budget import will_bytes
-from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import NO_PERMISSION, Drops
 from penstock.engine.routing.router import Router
 from penstock.engine.topics import is_bridge_state
@@ -56,18 +55,8 @@ class Wills:
         self._wills: dict[str, WillRecord] = {}
         self._due: list[tuple[int, str]] = []  # a heap (time, client identifier), partly outdated
 
-    def arm(
-        self,
-        client_id: str,
-        message: Message,
-        delay_s: int,
-        username: str | None,
-        account: Account | None = None,
-    ) -> None:
-        """Store the will of a connection that was accepted; ``username`` is None for an anonymous
-        client."""
-        record = WillRecord(message, delay_s, 0, username)
-        record.account = account
+    def arm(self, client_id: str, record: WillRecord) -> None:
+        """Store the will of a connection that was accepted."""
         self._delete(client_id)
         self._set(client_id, record)
         self._context.batch.put_will(client_id, record)
@@ -98,10 +87,7 @@ class Wills:
         if delay_s == 0:
             self.publish(client_id, now)
             return
-        account = record.account
-        due_at_us = now.steady_us + delay_s * MICROSECONDS
-        record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
-        record.account = account
+        record = record.due_at(now.steady_us + delay_s * MICROSECONDS)
         self._wills[client_id] = record
         self._context.batch.put_will(client_id, record)
         self._schedule(client_id, record)
@@ -113,8 +99,7 @@ class Wills:
             return
         self._context.batch.put_will(client_id, None)
         message = record.message
-        permissions = self.authorize.permissions(record.username, client_id)
-        if permissions is not None and not permissions.may_publish(message.topic):
+        if not self._is_permitted(client_id, record):
             self._drops.count(NO_PERMISSION, client_id, message.topic)
             return
         if is_bridge_state(message.topic):
@@ -148,6 +133,17 @@ class Wills:
             self.connection_lost(client_id, session_expiry_s, now)
         else:
             self._schedule(client_id, record)
+
+    def _is_permitted(self, client_id: str, record: WillRecord) -> bool:
+        """Return whether the client may publish its will now.
+
+        The rules of a login of its own are gone after a start: what they allowed at CONNECT holds.
+        """
+        if record.has_own_authorize and record.authorize is None:
+            return True
+        authorize = record.authorize or self.authorize
+        permissions = authorize.permissions(record.username, client_id)
+        return permissions is None or permissions.may_publish(record.message.topic)
 
     def _set(self, client_id: str, record: WillRecord) -> None:
         self._wills[client_id] = record

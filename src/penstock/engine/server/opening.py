@@ -25,6 +25,7 @@ from penstock.engine.access.access import (
     Credentials,
     Permissions,
 )
+from penstock.engine.batch.records import WillRecord
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import DISCONNECTED_ITSELF, Connection
 from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
@@ -467,10 +468,13 @@ class OpeningConnection(Connection):
             self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
         self._asked_to_persist = requested_session_expiry_s(connect) > 0
-        session.set_user(username, permissions)
+        session.set_user(username, permissions, self._authorize)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
-            server.wills.arm(self.client_id, message, delay_s, username, session.account)
+            record = WillRecord(message, delay_s, 0, username)
+            record.account = session.account
+            record.set_authorize(self._authorize)
+            server.wills.arm(self.client_id, record)
         self._session = session
         self.state = CONNECTED
         self.connected_at_us = now.steady_us

@@ -247,7 +247,7 @@ class Server:
         return events.waiting_count == 0
 
     def set_authorize(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
-        """Apply changed permissions to all clients.
+        """Apply changed permissions to all clients; the port of a client's own login stays.
 
         Subscriptions stay, but deliver only permitted messages. The connections of users in
         ``revoked``, who were removed or have another password, are closed.
@@ -257,8 +257,11 @@ class Server:
         for session in list(self.registry.sessions.values()):
             if not session.has_permissions_set or session.transmission.forwarding is not None:
                 continue  # a bridge has the permissions of its settings
+            of_login = session.authorize or authorize
             session.set_user(
-                session.username, authorize.permissions(session.username, session.client_id)
+                session.username,
+                of_login.permissions(session.username, session.client_id),
+                session.authorize,
             )
             connection = self.connections.get(session.client_id)
             if connection is not None and session.username in revoked:

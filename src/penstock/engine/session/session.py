@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.access.access import Permissions
+from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.packed_run import PackedRun
@@ -99,6 +99,7 @@ class Session(StoredState):
         self.username: str | None = None  # the authenticated owner; None = anonymous
         self.is_owner_known = False  # if ``username`` is not known, the next user becomes the owner
         self.has_permissions_set = False  # since the broker started, to ``permissions``
+        self.authorize: Authorize | None = None  # of its login; None = the broker's port
         self.disconnected_at_us = 0  # on the steady clock; 0 while the client is connected
         self.disconnected_because = ""  # why its last connection ended; empty after a start
         self.subscriptions: dict[str, SessionSubscription] = {}
@@ -272,10 +273,16 @@ class Session(StoredState):
         """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
         self.transmission.window.limit_packet_ids(last_id)
 
-    def set_user(self, username: str | None, permissions: Permissions | None) -> None:
+    def set_user(
+        self,
+        username: str | None,
+        permissions: Permissions | None,
+        authorize: Authorize | None = None,
+    ) -> None:
         """Set the user of this session and that user's permissions; None = everything is
-        allowed."""
+        allowed. ``authorize`` is the port of its login; None = the broker's."""
         self.username = username
+        self.authorize = authorize
         self.has_permissions_set = True
         self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
