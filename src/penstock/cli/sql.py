@@ -76,7 +76,7 @@ def sql(
     address, credentials = reach_stream(settings, server, access)
     try:
         from penstock.cli.sql_shell import Shell
-        from penstock.cli.sql_statements import Interrupted, SqlOutput, run_statements
+        from penstock.cli.sql_statements import SqlOutput, run_statements
         from penstock.sql.session import SqlLimits, SqlSession
     except ModuleNotFoundError as error:
         if error.name != "duckdb":
@@ -106,9 +106,6 @@ def sql(
             if statement is None:
                 Shell(session, rows, explain=explain).run()
             else:
-                try:
-                    run_statements(session, statement, rows, explain=explain)
-                except KeyboardInterrupt:  # between two statements
-                    raise Interrupted("interrupted") from None
+                run_statements(session, statement, rows, explain=explain)
     finally:
         rows.discard()

@@ -9,6 +9,7 @@ digits.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Self, final
 
 from penstock.cli.log_positions import from_us
 from penstock.cli.output import OutputFailed, count_text
@@ -43,6 +44,33 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 class Interrupted(PenstockError):
     """Raised when Ctrl-C ended a statement."""
+
+
+@final
+class CtrlC:
+    """Notes Ctrl-C while statements run.
+
+    KeyboardInterrupt is no way to hear of it: raised where an object is destroyed, it is printed
+    and lost.
+    """
+
+    def __init__(self) -> None:
+        self.is_noted = False
+
+    def __enter__(self) -> Self:
+        self._former = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._former)
+
+    def _note(self, *_: object) -> None:
+        self.is_noted = True
+
+    def check(self) -> None:
+        """Raise ``Interrupted`` after Ctrl-C."""
+        if self.is_noted:
+            raise Interrupted("interrupted")
 
 
 @final
@@ -142,26 +170,31 @@ class SqlOutput:
 
 
 def run_statements(session: SqlSession, text: str, output: SqlOutput, *, explain: bool) -> None:
-    """Run the statements in ``text``, one after the other.
+    """Run the statements in ``text``, one after the other, until Ctrl-C.
 
     Raises:
         ConfigError: several statements cannot become one file.
+        Interrupted: Ctrl-C ended it.
         PenstockError: a statement cannot be run.
     """
-    statements = session.statements(text)
-    if output.is_file and len(statements) != 1:
-        raise ConfigError(f"--output takes one query, and these are {len(statements)} statements")
-    for statement in statements:
-        started_s = time.monotonic()
-        try:
-            _run_interruptibly(session, partial(output.write_result, session, statement))
-        finally:
-            if explain:
-                took_s = time.monotonic() - started_s
-                for line in explain_lines(session.scans.found, took_s):
-                    print(line, file=sys.stderr)
-        for note in dict.fromkeys(_notes(session.scans.found)):
-            print(f"penstock: {note}", file=sys.stderr)
+    with CtrlC() as ctrl_c:
+        statements = session.statements(text)
+        if output.is_file and len(statements) != 1:
+            raise ConfigError(
+                f"--output takes one query, and these are {len(statements)} statements"
+            )
+        for statement in statements:
+            started_s = time.monotonic()
+            try:
+                write = partial(output.write_result, session, statement)
+                _run_interruptibly(session, write, ctrl_c)
+            finally:
+                if explain:
+                    took_s = time.monotonic() - started_s
+                    for line in explain_lines(session.scans.found, took_s):
+                        print(line, file=sys.stderr)
+            for note in dict.fromkeys(_notes(session.scans.found)):
+                print(f"penstock: {note}", file=sys.stderr)
 
 
 def _notes(scans: list[Scan]) -> Iterator[str]:
@@ -199,7 +232,7 @@ def explain_lines(scans: list[Scan], took_s: float) -> Iterator[str]:
         yield f"  {took_s:.2f} s"
 
 
-def _run_interruptibly(session: SqlSession, work: Callable[[], None]) -> None:
+def _run_interruptibly(session: SqlSession, work: Callable[[], None], ctrl_c: CtrlC) -> None:
     """Run ``work`` in a thread, because DuckDB does not react to signals; Ctrl-C interrupts it.
 
     A note is printed once if DuckDB's memory is not enough.
@@ -219,20 +252,20 @@ def _run_interruptibly(session: SqlSession, work: Callable[[], None]) -> None:
         finally:
             has_ended.set()
 
-    is_noted = False
+    is_spill_noted = False
+    ctrl_c.check()
     try:
         threading.Thread(target=run, name="penstock sql", daemon=True).start()
         while not has_ended.wait(_POLL_S):
-            if not is_noted and session.has_spilled:
-                is_noted = True
+            ctrl_c.check()
+            if not is_spill_noted and session.has_spilled:
+                is_spill_noted = True
                 print(f"penstock: {_SPILL_NOTE}", file=sys.stderr)
-    except BaseException as signal:
+    except BaseException:
         ends_s = time.monotonic() + _INTERRUPT_S_MAX
         session.interrupt()
         while not has_ended.wait(_POLL_S) and time.monotonic() < ends_s:
             session.interrupt()  # repeated: DuckDB ignores an interrupt before the statement runs
-        if isinstance(signal, KeyboardInterrupt):
-            raise Interrupted("interrupted") from None
         raise
     if errors:
         raise errors[0]
