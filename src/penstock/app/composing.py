@@ -15,7 +15,6 @@ from penstock.auth.admin_tokens import read_admin_grants
 from penstock.auth.external import FirstOf, Method
 from penstock.auth.files import UserFiles, load_user_files
 from penstock.auth.header_file import read_headers
-from penstock.auth.http_requests import HttpMethod
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.admin import Admin
@@ -164,13 +163,17 @@ def _token_method(login: JwtLogin) -> Method:
 
 
 def _http_method(login: HttpLogin) -> Method:
+    from penstock.auth.http_requests import HttpMethod  # loads the HTTP client
+
     token = ""
     setting = f"http_login.token_file {login.token_file}"
     try:
         if login.token_file:
             token = Path(login.token_file).read_text().strip()
         setting = f"http_login.ca_file {login.ca_file}"
-        return HttpMethod(login.url, login.timeout_s, login.cache_s, login.ca_file, token)
+        return HttpMethod(
+            login.url, login.timeout_s, login.cache_s, login.ca_file, token, login.requests_max
+        )
     except OSError as error:
         raise ConfigError(f"{setting} cannot be used: {error.strerror or error}.") from None
     except ValueError as error:

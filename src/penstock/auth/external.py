@@ -58,6 +58,10 @@ class Method(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """End all checks that are under way, at once: the broker stops."""
+        ...
+
 
 @final
 class FirstOf:
@@ -80,6 +84,11 @@ class FirstOf:
             if method.concerns(credentials):
                 return method.check(credentials)
         return Answer(reasons.NOT_AUTHORIZED)
+
+    def close(self) -> None:
+        """End the checks of all methods."""
+        for method in self._methods:
+            method.close()
 
 
 class Files(Protocol):

@@ -18,19 +18,17 @@ client is refused with "server unavailable". Answers are cached for ``cache_s`` 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import secrets
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import OrderedDict
+from http import HTTPStatus
 from typing import Final, final
 
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
 from penstock.auth.external import Answer
-from penstock.auth.web_requests import body_of, opener_for
+from penstock.auth.web_requests import REQUESTS_MAX, Reply, WebFailure, WebService
 from penstock.engine.access.access import Credentials
 from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
@@ -59,18 +57,27 @@ class HttpMethod:
         cache_s: seconds for which an answer is cached; 0 = not at all.
         ca_file: file of the authorities for the service's certificate; empty for the system's.
         token: the token that is sent to the service (``Authorization: Bearer``); empty for none.
+        requests_max: the largest number of requests at the same time.
+
+    Raises:
+        OSError: ``ca_file`` cannot be read, or has no certificates.
     """
 
     def __init__(
-        self, url: str, timeout_s: float, cache_s: float, ca_file: str = "", token: str = ""
+        self,
+        url: str,
+        timeout_s: float,
+        cache_s: float,
+        ca_file: str = "",
+        token: str = "",
+        requests_max: int = REQUESTS_MAX,
     ) -> None:
         self._url = url
-        self._timeout_s = timeout_s
         self._cache_s = cache_s
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._opener = opener_for(url, ca_file)
+        self._service = WebService(url, timeout_s, ca_file, requests_max)
         self._key = secrets.token_bytes(32)
         self._cache: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
         self._lock = threading.Lock()
@@ -95,43 +102,20 @@ class HttpMethod:
         if cached is not None:
             return cached
         try:
-            answer = self._request(body, credentials)
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            reply = self._service.request("POST", body=body, headers=self._headers)
+            answer = _answer_in(reply, credentials.username)
+        except (WebFailure, ValueError, RecursionError) as error:
             self._log_failure(error)
             return _UNAVAILABLE
         self._cache_answer(key, answer)
         return answer
 
-    def _request(self, body: bytes, credentials: Credentials) -> Answer:
-        """Send a request to the service, and return its answer.
-
-        Raises:
-            OSError, http.client.HTTPException: the service does not answer.
-            ValueError: the answer has another form.
-        """
-        ends_s = time.monotonic() + self._timeout_s
-        request = urllib.request.Request(self._url, body, self._headers, method="POST")  # noqa: S310
-        try:
-            with self._opener.open(request, timeout=self._timeout_s) as response:
-                if response.status == http.client.NO_CONTENT:
-                    return Answer(reasons.SUCCESS, credentials.username)
-                if response.status != http.client.OK:
-                    raise ValueError(f"it answers {response.status}")
-                text = body_of(response, ends_s)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code in (401, 403, 404):
-                return _WRONG
-            raise ValueError(f"it answers {error.code}") from None
-        try:
-            content = json.loads(text)
-        except ValueError:
-            raise ValueError("its answer is no JSON") from None
-        return parse_answer(content, credentials.username)
+    def close(self) -> None:
+        """Cut all requests that are under way: their clients are not let in."""
+        self._service.close()
 
     def _log_failure(self, error: Exception) -> None:
         """Log why the service cannot be used; rate-limited, because every login asks it."""
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
         with self._lock:
             warn_limited(
                 logger,
@@ -140,7 +124,7 @@ class HttpMethod:
                 type(error).__name__,
                 "http_login.url %s could not authenticate a client: %s",
                 self._url,
-                reason,
+                error,
             )
 
     def _find_cached(self, key: bytes) -> Answer | None:
@@ -158,6 +142,25 @@ class HttpMethod:
             self._cache.move_to_end(key)
             if len(self._cache) > CACHED_MAX:
                 self._cache.popitem(last=False)
+
+
+def _answer_in(reply: Reply, username: str | None) -> Answer:
+    """Return the answer for ``username`` that a service gave.
+
+    Raises:
+        ValueError: the answer has another form.
+    """
+    if reply.status == HTTPStatus.NO_CONTENT:
+        return Answer(reasons.SUCCESS, username)
+    if reply.status in (401, 403, 404):
+        return _WRONG
+    if reply.status != HTTPStatus.OK:
+        raise ValueError(f"it answers {reply.status}")
+    try:
+        content = json.loads(reply.body)
+    except ValueError:
+        raise ValueError("its answer is no JSON") from None
+    return parse_answer(content, username)
 
 
 def parse_answer(content: object, username: str | None) -> Answer:

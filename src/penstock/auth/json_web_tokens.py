@@ -10,17 +10,16 @@ The settings and the key decide which algorithms are accepted, never the token: 
 algorithm, or none, is refused. A key set in a file is read again when the file has changed. A key
 set at a URL is read at the first token, and every ``refresh_s``; for a token with an unknown key it
 is read again, at the earliest ``REFRESH_S_MIN`` after the last read, so that invalid tokens cause
-few requests. If the new set cannot be used, the old set stays; without any key no client is
-accepted.
+few requests. It is read in a thread of its own, and no token whose key is there waits for it. If
+the new set cannot be used, the old set stays; without any key no client is accepted.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
-import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -29,6 +28,7 @@ import jwt
 from penstock.auth.external import Answer
 from penstock.auth.http_requests import parse_rules
 from penstock.auth.passwords import name_mistake
+from penstock.auth.web_requests import WebFailure, WebService
 from penstock.engine.access.access import Credentials
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
 from penstock.errors import ConfigError
@@ -39,6 +39,7 @@ logger = get_logger(__name__)
 
 REFRESH_S_MIN: Final = 30.0
 TIMEOUT_S: Final = 5.0
+WAITING_MAX: Final = 4
 KEYS_BYTES_MAX: Final = 1_048_576
 TOKEN_BYTES_MAX: Final = 65_536
 LEEWAY_S: Final = 5
@@ -62,40 +63,65 @@ class KeySet:
 
     def __init__(self, source: str, refresh_s: float) -> None:
         self._source = source
-        self._is_url = source.startswith(("https://", "http://"))
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
-        self._read_s = float("-inf")
+        self._requested_s = float("-inf")  # when the URL was read last
+        self._read_ended: threading.Event | None = None  # of the read that is under way
+        self._waiting = 0
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._read_version: tuple[int, int, int] | None = None  # of the file, at its last read
-        if not self._is_url:
-            try:
-                self._read_version = _file_version(Path(source))
-                self._keys = _parse_keys(Path(source).read_bytes())
-            except OSError as error:
-                raise ConfigError(
-                    f"The key set {source} cannot be read: {error.strerror}."
-                ) from None
-            except ValueError as error:
-                raise ConfigError(f"{source} is no JSON Web Key Set: {error}.") from None
+        self._service: WebService | None = None
+        if source.startswith(("https://", "http://")):
+            self._service = WebService(source, TIMEOUT_S, body_bytes_max=KEYS_BYTES_MAX)
+            return
+        try:
+            self._read_version = _file_version(Path(source))
+            self._keys = _parse_keys(Path(source).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"The key set {source} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise ConfigError(f"{source} is no JSON Web Key Set: {error}.") from None
 
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return the key with this identifier, or the only key for None; None if there is no such
-        key. The call may block for ``TIMEOUT_S``.
+        key.
+
+        A key that was read before is returned at once, whatever its URL does. Only while no key was
+        read at all, at most ``WAITING_MAX`` threads wait for the URL, for ``TIMEOUT_S`` each.
 
         Raises:
-            KeysUnavailable: no key set could be read yet.
+            KeysUnavailable: no key set could be read yet, or this key may be in the set that is
+                being read.
         """
         with self._lock:
-            if self._is_url:
-                self._refresh(key_id)
-            else:
+            if self._service is None:
                 self._read_if_changed()
+            else:
+                self._begin_read_if_due(self._service, key_id)
+            under_way = self._read_ended
+            found = self._find(key_id)
+            if found is not None or (under_way is None and self._keys):
+                return found
+            may_wait = under_way is not None and not self._keys and self._waiting < WAITING_MAX
+            if under_way is None or not may_wait:
+                raise KeysUnavailable(self._source)
+            self._waiting += 1
+        under_way.wait(TIMEOUT_S)
+        with self._lock:
+            self._waiting -= 1
             if not self._keys:
                 raise KeysUnavailable(self._source)
-            if key_id is None and len(self._keys) == 1:
-                return next(iter(self._keys.values()))
-            return self._keys.get(key_id)
+            return self._find(key_id)
+
+    def close(self) -> None:
+        """End a read that is under way, and all waiting for it."""
+        if self._service is not None:
+            self._service.close()
+
+    def _find(self, key_id: str | None) -> jwt.PyJWK | None:
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
 
     def _read_if_changed(self) -> None:
         """Read the key file again if it has changed; keep the old keys if that fails."""
@@ -111,17 +137,39 @@ class KeySet:
         else:
             logger.info("The key set %s was read again.", self._source)
 
-    def _refresh(self, key_id: str | None) -> None:
-        age_s = time.monotonic() - self._read_s
+    def _begin_read_if_due(self, service: WebService, key_id: str | None) -> None:
+        """Read the URL in a thread, if that is due and not under way.
+
+        Anybody can send a token with a key identifier that is not there: what that costs is one
+        request in ``REFRESH_S_MIN``, for which nobody with a key that is there waits.
+        """
+        if self._read_ended is not None:
+            return
+        age_s = time.monotonic() - self._requested_s
         is_missing = not self._keys or (key_id is not None and key_id not in self._keys)
         if age_s < (REFRESH_S_MIN if is_missing else self._refresh_s):
             return
-        self._read_s = time.monotonic()
+        self._requested_s = time.monotonic()
+        self._read_ended = threading.Event()
+        threading.Thread(target=self._read_url, args=(service,), daemon=True).start()
+
+    def _read_url(self, service: WebService) -> None:
+        """Read the URL; called in a thread of its own."""
+        keys: dict[str | None, jwt.PyJWK] | None = None
         try:
-            with urllib.request.urlopen(self._source, timeout=TIMEOUT_S) as response:  # noqa: S310
-                self._keys = _parse_keys(response.read(KEYS_BYTES_MAX))
-        except (OSError, ValueError, http.client.HTTPException) as error:
+            reply = service.request("GET")
+            if reply.status != HTTPStatus.OK:
+                raise ValueError(f"it answers {reply.status}")
+            keys = _parse_keys(reply.body)
+        except (WebFailure, ValueError) as error:
             logger.warning("the key set %s could not be read: %s", self._source, error)
+        finally:
+            with self._lock:
+                ended, self._read_ended = self._read_ended, None
+                if keys:
+                    self._keys = keys
+            if ended is not None:
+                ended.set()
 
 
 @final
@@ -173,6 +221,10 @@ class TokenMethod:
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             detail = f"its token ({str(error)[:REASON_CHARACTERS_MAX]})"
             return Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail=detail)
+
+    def close(self) -> None:
+        """End the waiting for keys."""
+        self._keys.close()
 
     def _claims(self, token: bytes) -> dict[str, Any]:
         header = jwt.get_unverified_header(token)

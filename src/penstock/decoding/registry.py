@@ -16,20 +16,18 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import http.client
 import os
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections import OrderedDict, deque
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from penstock.auth.web_requests import body_of, opener_for
+from penstock.auth.web_requests import WebFailure, WebService
 from penstock.config.registry import RegistryDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.decoder import DecodingPostponed
@@ -49,7 +47,6 @@ rows."""
 
 _UNKNOWN_PATHS_MAX: Final = 2 * MISSES_MAX
 _NOT_FOUND_CODES: Final = (40401, 40402, 40403)  # subject, version, schema
-_ERROR_BYTES_MAX: Final = 4096
 _MEDIA_TYPES: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -86,10 +83,14 @@ class Registry:
     def __init__(self, definition: RegistryDefinition) -> None:
         self._definition = definition
         self._url = definition.url.rstrip("/")
-        self._timeout_s = definition.timeout_s
         self._headers = {"Accept": _MEDIA_TYPES, **_authorization(definition)}
         try:
-            self._opener = opener_for(self._url, definition.ca_file)
+            self._service = WebService(
+                self._url,
+                definition.timeout_s,
+                definition.ca_file,
+                body_bytes_max=SCHEMA_BYTES_MAX,
+            )
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(
@@ -210,25 +211,18 @@ class Registry:
 
     def _fetch(self, path: str) -> RegisteredSchema | None:
         """Request a schema; None if the registry does not know it."""
-        deadline_s = time.monotonic() + self._timeout_s
-        request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
+        target = self._service.target.rstrip("/") + path
         try:
-            with self._opener.open(request, timeout=self._timeout_s) as response:
-                text = body_of(response, deadline_s, SCHEMA_BYTES_MAX)
-            return msgspec.json.decode(text, type=RegisteredSchema)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == http.client.NOT_FOUND and _is_unknown(
-                    error.read(_ERROR_BYTES_MAX)
-                ):
-                    return None
-            reason = f"it answers {error.code}"
+            reply = self._service.request("GET", target, headers=self._headers)
+            if reply.status == HTTPStatus.OK:
+                return msgspec.json.decode(reply.body, type=RegisteredSchema)
+            if reply.status == HTTPStatus.NOT_FOUND and _is_unknown(reply.body):
+                return None
+            reason = f"it answers {reply.status}"
         except msgspec.MsgspecError:
             reason = "its answer is not that of a schema registry"
-        except urllib.error.URLError as error:
-            reason = str(error.reason)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = str(error) or type(error).__name__
+        except WebFailure as error:
+            reason = str(error)
         raise RegistryUnavailable(
             f"the schema registry {self._url} does not say what {path} is: {reason}"
         )

@@ -231,8 +231,9 @@ class Authentication(Authenticate):
         self._is_closed = True
         self._ticker.cancel()
         self._checks.close()
-        if self._method_checks is not None:
+        if self._method_checks is not None and self._method is not None:
             self._method_checks.close()
+            self._method.close()
         for decided in self._operator_futures.values():
             if not decided.done():
                 decided.set_result(AuthResult(reasons.SERVER_UNAVAILABLE))

@@ -53,6 +53,9 @@ class Method:
         del credentials
         return self._answer
 
+    def close(self) -> None:
+        """There is nothing to end."""
+
 
 @final
 class Logins:
