@@ -19,6 +19,7 @@ from penstock.config.group import Group
 from penstock.config.registry import RegistryDefinition
 
 Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
+Compression = Literal["none", "gzip", "zlib", "zstd"]
 
 _KINDS_BY_SETTING: Final[dict[str, frozenset[Kind]]] = {
     "columns": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
@@ -30,7 +31,9 @@ _KINDS_BY_SETTING: Final[dict[str, frozenset[Kind]]] = {
     "values_max": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b"}),
     "delimiter": frozenset({"csv"}),
     "header": frozenset({"csv"}),
-    "encoding": frozenset({"csv", "text"}),
+    "compression": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
+    "encoding": frozenset({"json", "csv", "text"}),
+    "strip_nul": frozenset({"json", "csv", "text"}),
     "descriptor": frozenset({"protobuf"}),
     "message": frozenset({"protobuf"}),
     "schema_file": frozenset({"avro"}),
@@ -219,7 +222,14 @@ class DecoderDefinition(Group):
     order."""
 
     encoding: str = "utf-8"
-    """Encoding of csv and text payloads, as Python names it."""
+    """Encoding of payloads that are text, as Python names it, such as utf-16 or latin-1."""
+
+    strip_nul: bool = False
+    """Leave out zero bytes at the end of a text, which C programs send."""
+
+    compression: Compression = "none"
+    """Compression of payloads, which are expanded before anything else: none, gzip, zlib or
+    zstd."""
 
     descriptor: str = ""
     """File with the FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE)."""
@@ -241,8 +251,8 @@ class DecoderDefinition(Group):
     """The schema registry for framing = "confluent"."""
 
     expanded_bytes_max: int = Field(default=16 * 2**20, ge=1, le=2**31 - 1)
-    """Longest compressed Sparkplug payload or Avro container file when expanded, in bytes; a longer
-    payload is broken. 1 to 2147483647."""
+    """Longest compressed payload (compression, Sparkplug, Avro container file) when expanded, in
+    bytes; a longer payload is broken. 1 to 2147483647."""
 
     @model_validator(mode="before")
     @classmethod
@@ -258,6 +268,9 @@ class DecoderDefinition(Group):
                     f" {', '.join(sorted(kinds))}"
                 )
         self._check_framing()
+        encoding = self.encoding.lower().replace("_", "-")
+        if self.strip_nul and encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
+            raise ValueError(f"texts in {self.encoding} have zero bytes: leave out strip_nul")
         required: tuple[str, ...] = {"csv": ("columns",)}.get(self.kind, ())
         if self.kind == "protobuf" and not (self.registry is not None and self.registry.subject):
             required = ("descriptor", "message")

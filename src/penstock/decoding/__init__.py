@@ -15,7 +15,8 @@
     protobuf        messages by their descriptor
     registry        schemas by their ids: avro_registered, protobuf_registered, json_registered
     schema_pinning  a definition with the version of its registered schema written into it
-    framed          checks and removes frames in front of payloads
+    framed          decodes the contents of payloads with something around them
+    unwrapping      the steps before a decoder: expand, cut zero bytes, text to UTF-8
     sparkplug, sparkplug_schema      Sparkplug B, a row for each metric: sparkplug_values
     sparkplug_births                 the births before a message: sparkplug_definitions in them
     csv_lines, text, raw             lines, one value, and the payload unchanged

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro import avro_decoder
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.csv_lines import CsvDecoder
 from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.documents import document_decoder
+from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
 from penstock.decoding.protobuf import protobuf_decoder
@@ -17,6 +20,7 @@ from penstock.decoding.schema_pinning import pin_schema
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.sparkplug_births import Births
 from penstock.decoding.text import TextDecoder
+from penstock.decoding.unwrapping import steps_of, unwrap
 
 __all__ = ["Births", "DecodedBatch", "Decoder", "Messages", "make_decoder", "pin_schema"]
 
@@ -35,6 +39,12 @@ def make_decoder(definition: DecoderDefinition, births: Births | None = None) ->
             settings contradict each other; the message is one sentence.
         RegistryUnavailable: the schema registry does not answer.
     """
+    steps = steps_of(definition)
+    decoder = _decoder(definition, births)
+    return FramedDecoder(decoder, partial(unwrap, steps=steps)) if steps else decoder
+
+
+def _decoder(definition: DecoderDefinition, births: Births | None) -> Decoder:
     match definition.kind:
         case "json":
             return json_decoder(definition)

@@ -1,9 +1,10 @@
-"""Decodes payloads with a frame in front of their contents: checks and removes the frame."""
+"""Decodes payloads with something around their contents: removes it, and decodes the contents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,46 +12,65 @@ import pyarrow.compute as pc
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 
+_PORTION_BYTES: Final = 64 * 2**20
+"""Bytes of contents after which they are decoded, before more payloads are expanded."""
+
 
 class FramedDecoder:
-    """Decodes the contents behind the frames of payloads.
+    """Decodes the contents of payloads.
 
     Args:
         decoder: decodes the contents.
-        frame_length: returns the length in bytes of a payload's frame; raises BrokenPayload for a
-            payload whose frame is missing or wrong.
+        contents_of: returns the contents of a payload; None for a payload without rows; raises
+            BrokenPayload for one whose frame is missing or wrong.
     """
 
-    def __init__(self, decoder: Decoder, frame_length: Callable[[bytes], int]) -> None:
+    def __init__(self, decoder: Decoder, contents_of: Callable[[bytes], bytes | None]) -> None:
         self._decoder = decoder
-        self._frame_length = frame_length
+        self._contents_of = contents_of
         self.schema = decoder.schema
 
     def decode(self, messages: Messages) -> DecodedBatch:
-        """Decode a batch; payloads whose frame is missing or wrong are broken.
-
-        An empty payload has no rows.
-        """
-        contents: list[bytes] = []
-        framed: list[int] = []
+        """Decode a batch; payloads whose frame is missing or wrong are broken."""
         broken: dict[int, str] = {}
-        for position, payload in enumerate(messages.payloads.to_pylist()):
-            if not payload:
-                continue
-            try:
-                contents.append(payload[self._frame_length(payload) :])
-                framed.append(position)
-            except BrokenPayload as reason:
-                broken[position] = str(reason)
-        positions = pa.array(framed, pa.int64())
-        inner = replace(messages.take(positions), payloads=pa.array(contents, pa.binary()))
-        found = self._decoder.decode(inner)
-        reasons = found.reasons.to_pylist()
-        broken |= zip(positions.take(found.broken).to_pylist(), reasons, strict=True)
+        rows: list[pa.Table] = [self.schema.empty_table()]
+        sources: list[pa.Int64Array] = []
+        for framed, contents in self._portions(messages.payloads, broken):
+            positions = pa.array(framed, pa.int64())
+            inner = replace(messages.take(positions), payloads=pa.array(contents, pa.binary()))
+            found = self._decoder.decode(inner)
+            rows.append(found.rows)
+            sources.append(pc.take(positions, found.sources))
+            reasons = found.reasons.to_pylist()
+            broken |= zip(positions.take(found.broken).to_pylist(), reasons, strict=True)
         ordered = sorted(broken)
         return DecodedBatch(
-            found.rows,
-            pc.take(positions, found.sources),
+            pa.concat_tables(rows),
+            pa.concat_arrays(sources) if sources else pa.array([], pa.int64()),
             pa.array(ordered, pa.int64()),
             pa.array([broken[position] for position in ordered], pa.string()),
         )
+
+    def _portions(
+        self, payloads: pa.BinaryArray, broken: dict[int, str]
+    ) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Yield positions and contents, some _PORTION_BYTES at a time; add to ``broken``."""
+        positions: list[int] = []
+        contents: list[bytes] = []
+        length = 0
+        for position, payload in enumerate(payloads):
+            try:
+                content = self._contents_of(payload.as_py())
+            except BrokenPayload as reason:
+                broken[position] = str(reason)
+                continue
+            if content is None:
+                continue
+            positions.append(position)
+            contents.append(content)
+            length += len(content)
+            if length >= _PORTION_BYTES:
+                yield positions, contents
+                positions, contents, length = [], [], 0
+        if positions:
+            yield positions, contents

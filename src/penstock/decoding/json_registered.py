@@ -46,23 +46,25 @@ class JsonFrameCheck:
         self._registry = registry
         self._checked_ids: set[int] = set()
 
-    def __call__(self, payload: bytes) -> int:
-        """Return the length of a payload's frame in bytes.
+    def __call__(self, payload: bytes) -> bytes | None:
+        """Return the contents behind a payload's frame; None for an empty payload.
 
         Raises:
             BrokenPayload: the payload has no frame, or the id of no JSON Schema.
             RegistryUnavailable: the registry does not answer.
         """
+        if not payload:
+            return None
         schema_id = read_schema_id(payload)
         if schema_id not in self._checked_ids:
             try:
                 _check_kind(
-                    self._registry.schema_by_id(schema_id), f"schema with the id {read_schema_id}"
+                    self._registry.schema_by_id(schema_id), f"schema with the id {schema_id}"
                 )
             except ConfigError as mistake:
                 raise BrokenPayload(str(mistake)) from None
             self._checked_ids.add(schema_id)
-        return FRAME_BYTES
+        return payload[FRAME_BYTES:]
 
 
 def _check_kind(schema: RegisteredSchema, where: str) -> None:

@@ -77,13 +77,15 @@ class ProtobufFrameCheck:
         self._message_name = message_name
         self._names_by_indexes: dict[tuple[int, tuple[int, ...]], str] = {}
 
-    def __call__(self, payload: bytes) -> int:
-        """Return the length of a payload's frame in bytes.
+    def __call__(self, payload: bytes) -> bytes | None:
+        """Return the contents behind a payload's frame; None for an empty payload.
 
         Raises:
             BrokenPayload: the payload has no frame, or another message.
             RegistryUnavailable: the registry does not answer.
         """
+        if not payload:
+            return None
         schema_id = read_schema_id(payload)
         indexes, length = message_indexes(payload)
         key = schema_id, indexes
@@ -94,11 +96,11 @@ class ProtobufFrameCheck:
                 f"The payload is a Protobuf message {self._names_by_indexes[key]}, and not"
                 f" {self._message_name}."
             )
-        return length
+        return payload[length:]
 
     def _resolve(self, schema_id: int, indexes: tuple[int, ...]) -> str:
         schema = self._registry.schema_by_id(schema_id, serialized=True)
-        where = f"schema with the id {read_schema_id}"
+        where = f"schema with the id {schema_id}"
         try:
             return _full_name(_file_of(schema, where), indexes)
         except ConfigError as mistake:

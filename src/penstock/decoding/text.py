@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-
 import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
@@ -11,7 +9,7 @@ from penstock.decoding.casts import Cast
 from penstock.decoding.decoder import DecodedBatch, Messages
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
-from penstock.errors import ConfigError
+from penstock.decoding.unwrapping import find_codec
 
 _BOM = "\ufeff"
 
@@ -50,13 +48,8 @@ class TextEncoding:
     """
 
     def __init__(self, encoding: str) -> None:
-        try:
-            info = codecs.lookup(encoding)
-            "".encode(encoding)
-        except (LookupError, ValueError):
-            raise ConfigError(f"There is no encoding {encoding!r} of text.") from None
-        self._codec = info.name
-        self._label = "UTF-8" if info.name == "utf-8" else encoding
+        self._codec = find_codec(encoding)
+        self._label = "UTF-8" if self._codec == "utf-8" else encoding
 
     def decode_all(self, payloads: list[bytes], rows: Rows) -> list[str | None]:
         """Return the text of each payload without a byte order mark; None for a broken payload.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +35,7 @@ _TOLERATED_SHARE: Final = 0.05
 _ALLOWS_ONE_COUNT_MIN: Final = 4
 _MAGIC_NUMBERS: Final = (
     (b"\xc3\x01", "Avro as single objects: kind = avro with its schema_file"),
-    (b"\x1f\x8b", "gzip, which no decoder expands"),
+    (b"\x1f\x8b", "gzip that cannot be expanded"),
     (b"\x00", "perhaps of a schema registry (a zero byte, then the schema's id)"),
 )
 
@@ -79,7 +79,32 @@ def are_tolerable(misfits: int, count: int, *, allows_one: bool = False) -> bool
 def infer_decoder(
     readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
 ) -> InferredDecoder:
-    """Return the decoder that fits most payloads of a group.
+    """Return the decoder that fits most payloads of a group, with what takes off their wrapping.
+
+    Payloads with another wrapping than most are bytes for it.
+
+    Args:
+        readings: the payloads, parsed.
+        names: gives the names of columns.
+        value_name: the name of the only column, if a payload is one value.
+    """
+    wrappings = Counter(one.wrapping for one in readings if one.form is not Form.EMPTY)
+    wrapping, count = wrappings.most_common(1)[0] if wrappings else ((), 0)
+    if not are_tolerable(wrappings.total() - count, wrappings.total(), allows_one=True):
+        wrapping = ()
+    fitting = [
+        one if one.wrapping in ((), wrapping) else ParsedPayload(Form.BINARY, value=one.payload)
+        for one in readings
+    ]
+    decoder = _infer_decoder(fitting, names, value_name)
+    settings = {**decoder.settings, **dict(wrapping)}
+    return replace(decoder, settings=settings) if wrapping else decoder
+
+
+def _infer_decoder(
+    readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
+) -> InferredDecoder:
+    """Return the decoder that fits most contents of payloads.
 
     Args:
         readings: the payloads, parsed.

@@ -20,6 +20,7 @@ from penstock.decoding.avro_container import MAGIC, ContainerNotation
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.documents import Notation
+from penstock.decoding.inference.wrappings import Wrapping, find_wrapping
 from penstock.decoding.json_text import JsonNotation
 from penstock.decoding.msgpack import MsgpackNotation
 
@@ -53,6 +54,8 @@ class ParsedPayload:
         notation: the notation of a document; empty for other payloads.
         value: the document; the text for SCALAR and TEXT; the payload itself for BINARY.
         is_lenient: true if a document is JSON only with `lenient = true`.
+        wrapping: the settings of a decoder that take off what is around the contents.
+        payload: the payload itself if it has a wrapping.
         received_at_us: the time of receipt, µs since 1970.
     """
 
@@ -61,6 +64,8 @@ class ParsedPayload:
     value: Any = None
     is_lenient: bool = False
     received_at_us: int = 0
+    wrapping: Wrapping = ()
+    payload: bytes = b""
 
     @property
     def objects(self) -> list[dict[Any, Any]]:
@@ -72,7 +77,11 @@ class ParsedPayload:
 
 def parse_payload(payload: bytes, received_at_us: int) -> ParsedPayload:
     """Return the contents of a payload, in the first notation that reads it."""
-    return replace(_parse(payload), received_at_us=received_at_us)
+    contents, wrapping = find_wrapping(payload)
+    parsed = _parse(contents)
+    if not wrapping or (parsed.form is Form.BINARY and wrapping[-1][0] != "compression"):
+        return replace(_parse(payload), received_at_us=received_at_us)
+    return replace(parsed, received_at_us=received_at_us, wrapping=wrapping, payload=payload)
 
 
 def _parse(payload: bytes) -> ParsedPayload:

@@ -1,0 +1,115 @@
+"""What is around the contents of payloads: a compression, an encoding, zero bytes at the end."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import cbor2
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from tests.unit.decoding.decode import decode
+from tests.unit.decoding.inference.inferring import of_payloads
+
+
+def zstd(payload: bytes) -> bytes:
+    return bytes(pa.compress(payload, codec="zstd", asbytes=True))
+
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zlib": zlib.compress,
+    "zstd": zstd,
+}
+BOTH = pytest.mark.parametrize("compression", COMPRESSIONS)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "contents"),
+    [("json", b'{"v": 1}'), ("cbor", cbor2.dumps({"v": 1})), ("csv", b"1"), ("text", b"1")],
+)
+def test_a_compressed_payload_is_expanded_before_any_decoder(
+    compression: str, kind: str, contents: bytes
+) -> None:
+    compress = COMPRESSIONS[compression]
+    found = decode(compress(contents), kind=kind, compression=compression, columns={"v": "int"})
+    assert found.rows == [{"v": 1}]
+
+
+@BOTH
+def test_a_bomb_is_a_dead_letter_that_says_so(compression: str) -> None:
+    bomb = COMPRESSIONS[compression](bytes(50_000_000))
+    found = decode(bomb, kind="raw", compression=compression, expanded_bytes_max=1000)
+    assert found.rows == []
+    assert found.broken == {
+        0: "The payload expands to more than expanded_bytes_max allows (1000 bytes)."
+    }
+
+
+@BOTH
+def test_what_is_cut_or_not_compressed_is_broken_and_an_empty_payload_no_row(
+    compression: str,
+) -> None:
+    whole = COMPRESSIONS[compression](b'{"v": 1}' * 100)
+    found = decode(
+        whole[:-9], b'{"v": 1}', b"", kind="json", compression=compression, columns={"v": "int"}
+    )
+    assert sorted(found.broken) == [0, 1]
+    assert compression in found.broken[1]
+
+
+def test_bytes_behind_the_compressed_ones_are_broken() -> None:
+    found = decode(gzip.compress(b"1") + b"x", kind="raw", compression="gzip")
+    assert found.broken == {0: "The payload has bytes behind its gzip."}
+
+
+@BOTH
+def test_a_compression_is_proposed(compression: str) -> None:
+    compress = COMPRESSIONS[compression]
+    landed = of_payloads(*(compress(b'{"v": %d}' % number) for number in range(5)))
+    assert landed.tried.table.decoder.settings == {"kind": "json", "compression": compression}
+    assert [row["v"] for row in landed.rows] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "settings"),
+    [
+        (lambda text: text.encode("utf-16"), {"encoding": "utf-16"}),
+        (lambda text: text.encode("utf-16-le"), {"encoding": "utf-16-le"}),
+        (lambda text: text.encode("latin-1"), {"encoding": "latin-1"}),
+        (lambda text: text.encode() + b"\0", {"strip_nul": True}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_other_encodings_and_zero_bytes_at_the_end_are_read_and_proposed(
+    wrap: Any, settings: dict[str, Any], kind: str
+) -> None:
+    texts = {
+        "json": [f'{{"place": "Küche", "celsius": {number}.5}}' for number in range(5)],
+        "csv": [f"Küche;{number}.5" for number in range(5)],
+    }[kind]
+    landed = of_payloads(*map(wrap, texts))
+    assert {**landed.tried.table.decoder.settings} == {
+        "kind": kind,
+        **({"delimiter": ";"} if kind == "csv" else {}),
+        **settings,
+    }
+    place, celsius = landed.columns
+    assert [(row[place], row[celsius]) for row in landed.rows] == [
+        ("Küche", number + 0.5) for number in range(5)
+    ]
+
+
+def test_zero_bytes_are_not_cut_from_an_encoding_that_has_them() -> None:
+    with pytest.raises(ValidationError, match="strip_nul"):
+        decode(b"", kind="json", encoding="utf-16", strip_nul=True)
+
+
+def test_an_encoding_that_does_not_fit_is_broken() -> None:
+    found = decode(b"\xff\xfe\x00", kind="json", encoding="utf-16", columns={"v": "int"})
+    assert found.broken == {0: "The payload is not utf-16 at byte 2."}
