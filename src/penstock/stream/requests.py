@@ -82,6 +82,7 @@ from penstock.engine.topics import is_topic_filter
 TOPIC_LEVELS_MAX: Final = 1000
 """Greatest number of levels of a reader's topic filter."""
 
+_NAME_CHARACTERS_MAX: Final = 64  # of a name in an error
 FILTERS_MAX: Final = 1000
 """Greatest number of topic filters in a request."""
 
@@ -448,6 +449,11 @@ def _columns(fields: dict[str, Any]) -> tuple[str, ...] | None:
         return None
     if not _is_texts(columns):
         raise _bad_request("columns must be a list of names")
+    seen: set[str] = set()
+    for name in columns:  # each is built as often as it is named
+        if name in seen:
+            raise _bad_request(f"columns names {name[:_NAME_CHARACTERS_MAX]!r} more than once")
+        seen.add(name)
     return tuple(columns)
 
 

@@ -7,7 +7,7 @@ built; properties are parsed once per distinct value of a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -79,6 +79,33 @@ def select_schema(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([STREAM_SCHEMA.field(name) for name in columns])
 
 
+def portions(log_rows: pa.Table, schema: pa.Schema, bytes_max: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of consecutive rows of which the public form takes about ``bytes_max``.
+
+    A row that takes more is alone.
+
+    Args:
+        log_rows: rows of `LOG_SCHEMA`.
+        schema: the result of `select_schema`.
+        bytes_max: bytes of rows in their public form; a byte of properties, of which objects are
+            made on the way, counts ``_PROPERTY_FACTOR`` times.
+    """
+    weights = pa.repeat(pa.scalar(_ROW_BYTES, pa.int64()), log_rows.num_rows)
+    for name, factor in _WEIGHTS.items():
+        if name in schema.names:
+            lengths = pc.fill_null(pc.binary_length(log_rows.column(name)), 0)
+            weighed = pc.multiply(lengths.cast(pa.int64()), factor)
+            weights = pc.add(weights, weighed)
+    begin = used = 0
+    for at, weight in enumerate(weights.to_pylist()):
+        if at > begin and used + weight > bytes_max:
+            yield begin, at
+            begin, used = at, 0
+        used += weight
+    if begin < log_rows.num_rows:
+        yield begin, log_rows.num_rows
+
+
 def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Schema) -> pa.Table:
     """Return rows of the log in their public form, with the columns that `schema` names.
 
@@ -130,6 +157,10 @@ def _parse(data: bytes) -> dict[str, object]:
         "user_properties": pairs and [{"key": key, "value": value} for key, value in pairs],
     }
 
+
+_ROW_BYTES: Final = 64  # of the columns that are small, and alike in all rows
+_PROPERTY_FACTOR: Final = 32
+_WEIGHTS: Final = {"topic": 1, "payload": 1, "client_id": 1, "properties": _PROPERTY_FACTOR}
 
 _BUILDERS: Final[dict[str, Callable[[pa.Table, pa.Array, str], Any]]] = {
     "epoch": _epochs,

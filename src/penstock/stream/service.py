@@ -9,7 +9,8 @@ lower priority, and the broker starts it again when it dies. It shows only synce
 (`stream.publishing`).
 
 A range is read block by block, and the next block only after the reader has received the one
-before, so each open read takes the memory of one block. No RocksDB iterator is open in between.
+before, so each open read takes the memory of one block of the log, and of `BLOCK_BYTES_MAX` in the
+public form, which is made for one reader at a time. No RocksDB iterator is open in between.
 
 With a certificate the service uses TLS, and with a token file it demands a token from each caller.
 Both are read at the start; the broker restarts the service to have them read again.
@@ -73,7 +74,7 @@ from penstock.stream.requests import (
     read_object,
     read_text,
 )
-from penstock.stream.rows import make_rows, select_schema
+from penstock.stream.rows import make_rows, portions, select_schema
 from penstock.stream.seeds import Seeds, SeedTicket, read_ticket
 from penstock.stream.stop_signal import StopSignal
 from penstock.stream.time_actions import TimeActions, received_in_time
@@ -83,6 +84,9 @@ from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
 """Greatest number of rows of a record batch sent to a reader."""
+
+BLOCK_BYTES_MAX: Final = 16 * 2**20
+"""About the greatest number of bytes of a record batch sent to a reader; one row may be larger."""
 
 NICENESS: Final = 10
 """By how much the process lowers its priority below the broker's (0 to 19)."""
@@ -149,6 +153,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             middleware=None if tokens is None else {"tokens": TokenCheck(tokens, anonymous)},
         )
         self._log = log
+        self._building = threading.Lock()  # rows take their public form one block at a time
         self._publishing = publishing or Publishing(log.data_dir, None)
         self._seeds = Seeds(log.data_dir, bind.is_loopback or client_authorities is not None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
@@ -355,8 +360,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                     mask = choose(rows)
                     if mask is not None:
                         rows, offsets = rows.filter(mask), offsets.filter(mask)
-                if rows.num_rows:
-                    block = make_rows(rows, offsets, request.epoch, schema).combine_chunks()
+                for begin, end in portions(rows, schema, BLOCK_BYTES_MAX):
+                    part, numbers = rows[begin:end], offsets[begin:end]
+                    with self._building:
+                        block = make_rows(part, numbers, request.epoch, schema).combine_chunks()
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
         except PenstockError as error:
             raise _flight_error(error) from error

@@ -39,6 +39,7 @@ def test_a_single_filter_needs_no_list() -> None:
         ({"filter": "a/#/b"}, "'a/#/b' is not an MQTT topic filter"),
         ({"filter": 5}, "filter must be an MQTT topic filter, or a list of them"),
         ({"columns": "topic"}, "columns must be a list of names"),
+        ({"columns": ["qos", "topic", "topic"]}, "columns names 'topic' more than once"),
         ({"colour": "red"}, "a ticket has no field 'colour'"),
     ],
 )

@@ -13,6 +13,7 @@ import pyarrow.flight as flight
 import pytest
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
+from penstock.protocol.properties import Properties, encode_properties
 from penstock.stream import service as service_module
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.rows import STREAM_SCHEMA
@@ -136,6 +137,21 @@ def test_columns_can_be_chosen(log: LogWriter, client: StreamClient) -> None:
     assert batches[0].schema.names == ["payload", "qos"]
     with pytest.raises(ConfigError, match="a stream has no column 'colour'"):
         list(client.read("messages", log.epoch, 0, 3, columns=["colour"]))
+
+
+@pytest.mark.parametrize("column", ["payload", "properties"])
+def test_what_a_reader_gets_at_once_is_bounded_in_bytes(
+    log: LogWriter, client: StreamClient, column: str
+) -> None:
+    """Rows that take much, or of which much is made: properties."""
+    megabyte = 2**20
+    pairs = Properties(user_properties=[("a" * 20, "b" * 100)] * 10_000)
+    log.append(40, payload=lambda _: bytes(megabyte), properties=encode_properties(pairs))
+    batches = list(client.read("messages", log.epoch, 0, 40, columns=["offset", column]))
+    assert sum(batch.num_rows for batch in batches) == 40
+    assert max(batch.nbytes for batch in batches) <= service_module.BLOCK_BYTES_MAX + 2 * megabyte
+    small = list(client.read("messages", log.epoch, 0, 40, columns=["offset", "topic"]))
+    assert len(small) == 1
 
 
 def test_a_reader_goes_on_after_the_last_row_when_the_service_is_killed_in_between(
