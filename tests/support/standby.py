@@ -37,7 +37,9 @@ class Standby:
         inherited: Mapping[str, ListeningSockets] | None = None,
     ) -> None:
         self.primary = primary
-        self.listeners = StandbyListeners(Settings.model_validate(settings), lambda: self.primary)
+        self.listeners = StandbyListeners(
+            Settings.model_validate(settings), lambda: self.primary, lambda: None
+        )
         self._loop = LOOPS[loop]()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

@@ -105,6 +105,7 @@ class RunningMember:
             logger.warning("%s", Sentence(problem))
         finish_replacement(self._settings.durability.data_dir)
         self._member.start()
+        watching = asyncio.create_task(self._parts.certificates.run())
         try:
             await self._children.prepare()
             self._children.start_stream()
@@ -120,6 +121,7 @@ class RunningMember:
                 if code is not None:
                     return code
         finally:
+            watching.cancel()
             for listening in self._sockets.values():
                 listening.close()
             await asyncio.get_running_loop().run_in_executor(None, self._member.stop)
@@ -132,12 +134,14 @@ class RunningMember:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        listeners = StandbyListeners(self._settings, self._primary_address)
+        listeners = StandbyListeners(
+            self._settings, self._primary_address, self._use_new_certificates
+        )
         data_dir = self._settings.durability.data_dir
         metrics = StandbyMetrics(
             self._metrics,
             (__version__, build_kind(), platform.python_version()),
-            (listeners.samples, self._children.samples),
+            (listeners.samples, self._children.samples, self._parts.certificates.samples),
         )
         control = StandbyControl(data_dir, self._member, self._reload, metrics)
         following: asyncio.Future[ViewOpener | None] | None = None
@@ -292,6 +296,9 @@ class RunningMember:
         finally:
             manager.notify_ready(status)
 
+    def _use_new_certificates(self) -> None:
+        self._parts.certificates.use(self._settings)
+
     def _read_and_apply(self) -> Reloaded:
         source = self._parts.source
         read = reread(source)
@@ -306,5 +313,6 @@ class RunningMember:
         self._parts = self._parts._replace(access=read.access, source=source)
         self._settings = self._standby_sessions.settings = settings
         self._children.apply_settings(settings)
+        self._use_new_certificates()
         self._member.reload_mirror()
         return outcome(read, self._children)

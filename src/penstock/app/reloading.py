@@ -43,6 +43,7 @@ from penstock.errors import ConfigError
 from penstock.runtime.driver import Driver
 from penstock.services.admin_process import file_versions
 from penstock.services.authentication import Authentication
+from penstock.services.certificates import CertificateWatch
 from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
 from penstock.services.operator_logins import OperatorLogins
@@ -195,6 +196,7 @@ class Reloading:
         source: the source of the settings.
         parts: the parts of the broker to which changed settings are applied.
         manager: the service manager, which is notified of reloads.
+        certificates: watches the certificates in use.
         use: called with the settings in use from now on, before the parts get them.
         accept: returns the function that a listener calls with each connection.
         stream_arguments: returns the arguments of the stream service.
@@ -211,6 +213,7 @@ class Reloading:
         source: Source,
         parts: Parts,
         manager: ServiceManager,
+        certificates: CertificateWatch,
         use: Callable[[Settings], None],
         accept: Callable[[MainListener | OtherListener], Accept],
         stream_arguments: Callable[[], Arguments],
@@ -221,6 +224,7 @@ class Reloading:
         self.access: UserFiles | None = None
         self._parts = parts
         self._manager = manager
+        self._certificates = certificates
         self._use = use
         self._accept = accept
         self._stream_arguments = stream_arguments
@@ -298,6 +302,7 @@ class Reloading:
             arguments != otlp_before or settings.opentelemetry.file_options
         ):
             parts.otlp.restart(arguments)
+        self._certificates.use(settings)
         reloaded = outcome(read, parts)
         report(why, reloaded)
         note_action(

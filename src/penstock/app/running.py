@@ -50,6 +50,7 @@ from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
+from penstock.services.certificates import CertificateWatch
 from penstock.services.cluster_metrics import ClusterMetrics
 from penstock.services.control import BackupWriter, Control
 from penstock.services.flow_topics import FlowTopics
@@ -99,12 +100,14 @@ class BrokerParts(NamedTuple):
         contexts: the TLS contexts of the bridges.
         source: the source of the settings, for a reload.
         manager: the service manager.
+        certificates: watches the certificates in use.
     """
 
     access: UserFiles
     contexts: list[ssl.SSLContext | None]
     source: Source
     manager: ServiceManager
+    certificates: CertificateWatch
 
 
 class Takeover(NamedTuple):
@@ -244,7 +247,10 @@ class RunningBroker:
         )
         try:
             await self._open(driver, server, reports, retention_limits)
-            tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
+            tasks += tuple(
+                asyncio.create_task(one.watch(self._use_new_certificates))
+                for one in self._listeners
+            )
             await self._stopped.wait()
         finally:
             self._manager.notify_stopping("stopping")
@@ -405,6 +411,7 @@ class RunningBroker:
                 logins,
             ),
             self._manager,
+            self._parts.certificates,
             self._use,
             partial(self._accept, driver),
             self._children.stream_arguments,
@@ -471,6 +478,7 @@ class RunningBroker:
         )
         return [
             self._own_metrics,
+            self._parts.certificates.samples,
             *(service.metrics for service in services if service is not None),
         ]
 
@@ -513,6 +521,9 @@ class RunningBroker:
 
     def _use(self, settings: Settings) -> None:
         self.settings = self._children.settings = settings
+
+    def _use_new_certificates(self) -> None:
+        self._parts.certificates.use(self.settings)
 
     def _on_hangup(self) -> None:
         if self._reloading is None:

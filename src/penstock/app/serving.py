@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ from penstock.config.available_memory import available_memory
 from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.services.certificates import CertificateWatch
 from penstock.services.nats_server import nats_server_running
 from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
@@ -90,7 +92,9 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     manager = ServiceManager(os.environ, os.getpid())
     source = Source(requested, reread_settings or (lambda: requested), memory)
-    parts = BrokerParts(access, contexts, source, manager)
+    certificates = CertificateWatch()
+    certificates.use(settings, at_start=True)
+    parts = BrokerParts(access, contexts, source, manager, certificates)
     if settings.cluster.enabled:
         sys.setswitchinterval(SWITCH_S)
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
@@ -113,10 +117,12 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
 async def _serve_alone(settings: Settings, store: Store, parts: BrokerParts) -> int:
     """Run a broker that is no member of a cluster; return the exit code."""
     children = Children(settings)
+    watching = asyncio.create_task(parts.certificates.run())
     try:
         await children.prepare()
         return await RunningBroker(settings, store, parts, children).run()
     finally:
+        watching.cancel()
         await children.stop()
 
 

@@ -57,9 +57,16 @@ class StandbyListeners:
         settings: the settings of this machine; all machines have the same, except addresses.
         primary: returns HOST:PORT at which clients reach the main listener of the primary; empty
             while no primary is known.
+        on_new_certificates: called when a listener has read its certificates again.
     """
 
-    def __init__(self, settings: Settings, primary: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        primary: Callable[[], str],
+        on_new_certificates: Callable[[], None],
+    ) -> None:
+        self._on_new_certificates = on_new_certificates
         self._settings = settings
         self._primary = primary
         self._is_relaying = settings.cluster.standby_clients == "relay"
@@ -103,7 +110,9 @@ class StandbyListeners:
         finally:
             for listening in sockets.values():
                 listening.close()
-        self._tasks = [asyncio.create_task(one.watch()) for one in self._listeners]
+        self._tasks = [
+            asyncio.create_task(one.watch(self._on_new_certificates)) for one in self._listeners
+        ]
         self._tasks.append(asyncio.create_task(self._relaying.watch(self._leads_to_primary)))
 
     def _accept(self, listener: MainListener | OtherListener, referring: ReferralService) -> Accept:

@@ -25,7 +25,8 @@ from penstock.app.composing import check_admin, check_stream_files, login_method
 from penstock.auth.files import load_user_files
 from penstock.cli.version import package_version
 from penstock.cluster.nats_program import check_version, find_nats_server, version_text
-from penstock.cluster.server_checks import Severity, check_servers
+from penstock.cluster.server_checks import Severity as ServerSeverity
+from penstock.cluster.server_checks import check_servers
 from penstock.config.address import Address
 from penstock.config.admin import Admin
 from penstock.config.available_memory import available_memory
@@ -37,9 +38,11 @@ from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
 from penstock.runtime.machine_clock import is_synchronized, is_unset
+from penstock.services.certificates import certificate_uses
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.store.faults import with_remedy
 from penstock.transport.descriptors import connections_within
+from penstock.transport.fitness import Severity, judge, read
 from penstock.transport.tls import Certificates
 from penstock.version import build_kind
 
@@ -101,6 +104,7 @@ def examine(settings: Settings) -> list[Finding]:
         findings.append(check_stream_service(settings.stream))
     if settings.admin.bind:
         findings.append(check_admin_process(settings.admin, settings.admin.bind))
+    findings += check_certificates(settings, time.time())
     findings.append(check_users(settings))
     findings.append(check_memory(settings))
     if settings.durability.persistence == "file":
@@ -334,10 +338,26 @@ def check_listener(listener: MainListener | OtherListener) -> Finding:
     return Finding(subject, Verdict.OK, f"{listener.bind}")
 
 
+def check_certificates(settings: Settings, now_s: float) -> list[Finding]:
+    """Judge each file of certificates that the broker would use, at ``now_s`` since the Unix
+    epoch."""
+    verdicts: dict[Severity, Verdict] = {
+        "ok": Verdict.OK,
+        "warning": Verdict.ABSENT,
+        "error": Verdict.MISSING,
+    }
+    findings = []
+    for use in certificate_uses(settings):
+        if Path(use.file).exists():  # else another check complains
+            severity, sentence = judge(read(use), now_s)
+            findings.append(Finding("certificate", verdicts[severity], sentence))
+    return findings
+
+
 def check_cluster(settings: Cluster) -> list[Finding]:
     """Check the servers that keep the cluster's log, and the NATS program if this machine starts
     a server."""
-    verdicts: dict[Severity, Verdict] = {
+    verdicts: dict[ServerSeverity, Verdict] = {
         "ok": Verdict.OK,
         "warning": Verdict.ABSENT,
         "blocking": Verdict.MISSING,

@@ -81,6 +81,18 @@ _BROKER: Final = (
         HISTOGRAM,
         "How late the event loop ran a timer, measured four times a second",
     ),
+    Family(
+        "certificate_expires_seconds",
+        GAUGE,
+        "Time until a file of certificates expires, negative once it has",
+        ("part", "name", "file"),
+    ),
+    Family(
+        "certificate_works",
+        GAUGE,
+        "1 while a file of certificates is valid, 0 once it has expired or before it begins",
+        ("part", "name", "file"),
+    ),
     Family("scrape_duration_seconds", GAUGE, "Time that the broker took to answer this scrape"),
     Family("slow_turns", COUNTER, "Turns of the event loop that took longer than 0.1 s"),
     Family("slow_turns_seconds", COUNTER, "Time of turns of the event loop longer than 0.1 s"),

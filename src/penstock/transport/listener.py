@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from penstock.config.address import Address, SocketFile
@@ -172,8 +172,12 @@ class OpenListener:
                 set_user_timeout(acceptor.listening, _user_timeout_s(settings))
         self._settings_changed.set()
 
-    async def watch(self) -> None:
-        """Read the certificates again whenever they have changed, until cancelled."""
+    async def watch(self, on_new_certificates: Callable[[], None]) -> None:
+        """Read the certificates again whenever they have changed, until cancelled.
+
+        Args:
+            on_new_certificates: called when they have been read again.
+        """
         while self._certificates is not None:
             interval_s = self._settings.certificates_check_s
             self._settings_changed.clear()
@@ -184,6 +188,7 @@ class OpenListener:
             try:
                 if await asyncio.to_thread(self._certificates.reload_if_changed):
                     logger.info("listener %s uses its certificates as they are now", self.name)
+                    on_new_certificates()
             except ConfigError as error:
                 logger.error(
                     "new certificates are not used, and the old ones stay in use: %s", error

@@ -396,3 +396,21 @@ def test_the_certificate_names_the_user(tmp_path: Path, authority: Authority, ki
         stream = dial(broker.urls[1], authority.client_context())
         with RawClient(("", 0), V5, stream) as client:
             assert client.connect("without").reason_code == 0x87
+
+
+def test_an_expired_certificate_is_told_at_the_start_and_at_a_reload(
+    start: Start, authority: Authority
+) -> None:
+    """It was loaded without a word, and every client that checks it was out."""
+    certificate, key = authority.issue("expired", "localhost", expired=True)
+    broker = start(certificate=certificate, key=key, certificates_check_s=0)
+    told = f"ERROR services.certificates: listener tls: the certificate {certificate}"
+    assert broker.log().count(told) == 1, broker.log()
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for("the certificate told again", lambda: broker.log().count(told) == 2)
+    renewed, new_key = authority.issue("renewed", "localhost")
+    shutil.copy(new_key, key)
+    shutil.copy(renewed, certificate)
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for("the reload", lambda: broker.log().count("settings changed") == 2)
+    assert broker.log().count(told) == 2

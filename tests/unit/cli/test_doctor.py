@@ -16,7 +16,9 @@ from penstock.config.address import Address
 from penstock.config.admin import Admin
 from penstock.config.listener import OtherListener
 from penstock.config.load import load_settings
+from penstock.config.settings import Settings
 from penstock.spark.java import Java, JavaNotFound
+from tests.support.dial import Authority
 
 
 def test_a_free_port_is_ok_and_a_taken_one_blocks() -> None:
@@ -259,3 +261,14 @@ def test_the_worst_case_of_memory_is_fitted_warned_of_or_blocks() -> None:
     refused = doctor.check_memory(load_settings(None, changes, {}))
     assert refused.is_blocking
     assert "memory.budget_bytes is 1048576" in refused.remedy
+
+
+def test_an_expired_certificate_is_told(tmp_path: Path) -> None:
+    """It can be loaded, and every client that checks it would be out."""
+    certificate, key = Authority(tmp_path).issue("old", "localhost", expired=True)
+    listener = {"kind": "tls", "certificate": certificate, "key": key}
+    settings = Settings.model_validate({"listener": listener})
+    [found] = doctor.check_certificates(settings, 1_800_000_000.0)
+    assert found.is_blocking
+    assert "listener main: the certificate" in found.detail
+    assert "expired on 2020-02-01" in found.detail

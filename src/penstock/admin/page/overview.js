@@ -55,11 +55,23 @@ function shown(checks, now) {
     make('div', { class: 'cards' }, budgets(now), card('Disk', `${bytes(disk)} free`, `of ${bytes(size)}`, meter(size - disk, size, 'Disk')),
       card('Log', bytes(sum(now, 'log_bytes')), `offsets ${count(sum(now, 'log_earliest_offset'))} to ${count(sum(now, 'log_end_offset'))}`),
       card('Store', sum(now, 'store_works') ? 'works' : 'cannot write', `${count(sum(now, 'store_outages'))} outages, commit under way ${span(sum(now, 'commit_waits_seconds'))}`),
+      ...certificates(now),
       card('Up', span(sum(now, 'uptime_seconds')), `${count(sum(now, 'retained_messages'))} retained messages, ${count(sum(now, 'bans'))} bans`)),
     make('h2', {}, 'Clients at a limit'),
     make('div', { class: 'cards' }, (now.samples.clients_at_limit || []).map(([[limit], value]) =>
       make('div', { class: 'card' }, make('h3', {}, limit.replaceAll('_', ' ')), make('strong', { class: value ? 'warn' : null }, count(value))))),
   ];
+}
+
+function certificates(now) {
+  const all = (now.samples.certificate_expires_seconds || []).toSorted((one, other) => one[1] - other[1]);
+  if (!all.length) return [];
+  const [[part, name, file], left] = all[0];
+  const broken = (now.samples.certificate_works || []).find(([, works]) => !works);
+  const of = broken ? broken[0] : [part, name, file];
+  const text = broken ? (left < 0 ? 'expired' : 'not valid yet') : `expires in ${span(left)}`;
+  return [make('div', { class: 'card' }, make('h3', {}, 'Certificates'),
+    make('strong', { class: broken ? 'bad' : left < 30 * 86400 ? 'warn' : null }, text), make('p', {}, `${of[0]} ${of[1]} ${of[2]}`))];
 }
 
 function budgets(now) {
