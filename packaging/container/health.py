@@ -49,7 +49,9 @@ def asked(data_dir: Path, request: dict[str, str]) -> dict[str, dict[str, object
             connection.settimeout(ANSWER_S_MAX)
             connection.connect(f"/proc/self/fd/{directory}/control")  # however long its path is
             connection.sendall(json.dumps(request).encode() + b"\n")
-            answer: dict[str, dict[str, object]] = json.loads(connection.makefile("rb").readline())
+            lines = connection.makefile("rb")  # empty ones are signs of life
+            line = next((line for line in lines if line.strip()), b"")
+            answer: dict[str, dict[str, object]] = json.loads(line)
             return answer
     finally:
         os.close(directory)

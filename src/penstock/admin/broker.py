@@ -25,7 +25,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.disk import with_disk
-from penstock.control.client import ANSWER_TIMEOUT_S, Request, ask
+from penstock.control.client import Request, ask, ask_patiently
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import RankSessions
@@ -107,7 +107,7 @@ class BrokerRequests:
                 requests wait.
         """
         executor = self._rankings if isinstance(request, RankSessions) else self._queries
-        return await executor.run(lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S))
+        return await executor.run(lambda: ask_patiently(self.data_dir, request, answer))
 
     async def execute(self, request: Request, answer: type[T]) -> T:
         """Send a request that changes something; return the answer, decoded as ``answer``.
@@ -117,9 +117,7 @@ class BrokerRequests:
             PenstockError: the broker is not reached or does not answer in time, or too many
                 requests wait.
         """
-        return await self._commands.run(
-            lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S)
-        )
+        return await self._commands.run(lambda: ask_patiently(self.data_dir, request, answer))
 
     async def log_in(self, request: LogIn) -> Login:
         """Have the broker check a password; return its answer.

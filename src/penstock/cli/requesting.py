@@ -59,7 +59,7 @@ async def send_request(
     """
     client, qos = exchange.client, exchange.qos
     try:
-        async with client, asyncio.timeout(timeout_s) as time:
+        async with asyncio.timeout(timeout_s) as time, client:
             await client.subscribe(exchange.response_topic, qos=qos)
             code = await client.publish(exchange.topic, request, qos, False, exchange.properties)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:

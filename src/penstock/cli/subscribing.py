@@ -58,15 +58,13 @@ async def only_subscribe(client: Client, request: SubscriptionRequest) -> int:
 async def read(client: Client, request: SubscriptionRequest, reader: MessageReader) -> int:
     """Subscribe, and print messages until the reader ends; return the exit code."""
     try:
-        async with client:
-            try:
-                async with asyncio.timeout(reader.selection.timeout_s) as time:
-                    await request.send(client)
-                    await reader.run()
-            except TimeoutError:
-                if not time.expired():
-                    raise
-                return EXIT_TIMED_OUT
+        async with asyncio.timeout(reader.selection.timeout_s) as time, client:
+            await request.send(client)
+            await reader.run()
+    except TimeoutError:
+        if not time.expired():
+            raise
+        return EXIT_TIMED_OUT
     except asyncio.CancelledError:  # SIGINT and SIGTERM are the usual end
         pass
     return 0

@@ -7,14 +7,18 @@ way::
     {"do": "backup", "destination": "/absolute/path"}  ─▶
                                      ◀─  {"done": …}   or   {"error": "a sentence"}
 
-Each request is a type with its own value of ``do``; ``done`` is the answer.
+Each request is a type with its own value of ``do``; ``done`` is the answer. While the broker works
+on a request, it sends an empty line each second. So a request may take as long as it takes, and a
+broker that hangs (a dead disk, SIGSTOP) is known by its silence.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -38,8 +42,17 @@ SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 524_288
 """Room for a name of 65,535 bytes, each of them escaped, and more."""
 
+_RECEIVED_BYTES_MAX: Final = 262_144
+
 ANSWER_TIMEOUT_S: Final = 30.0
 """Time in seconds within which a healthy broker answers every request except one for a backup."""
+
+SIGN_OF_LIFE: Final = b"\n"
+SIGN_S: Final = 1.0
+"""Time in seconds between two signs of life."""
+
+SILENCE_S_MAX: Final = 5.0
+"""Time in seconds without a sign of life after which a command takes the broker for hung."""
 
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backup", tag_field="do"):
@@ -149,6 +162,7 @@ def ask(
     request: Request,
     answer_type: type[AnswerType],
     timeout_s: float | None = None,
+    silence_s_max: float = SILENCE_S_MAX,
 ) -> AnswerType:
     """Send a request to the broker that uses ``data_dir``, and return its answer.
 
@@ -157,6 +171,7 @@ def ask(
         request: the request.
         answer_type: the type of the answer's ``done``.
         timeout_s: how long to wait for the answer, in seconds; None for as long as it takes.
+        silence_s_max: how long to wait for the next sign of life, in seconds.
 
     Raises:
         ConfigError: the request has text in it that is no UTF-8.
@@ -164,8 +179,8 @@ def ask(
         BrokerUnreachable: no broker runs, or one that is too old to listen.
         StoreError: the answer is not understood; the broker has another version.
         RequestRefused: the broker did not carry out the request, and says why.
-        StoreFailed: the broker ended or did not answer in time; whether it has carried out the
-            request is unknown.
+        StoreFailed: the broker ended, hangs or did not answer in time; whether it has carried out
+            the request is unknown.
     """
     try:
         line = msgspec.json.encode(request) + b"\n"
@@ -173,23 +188,26 @@ def ask(
         raise ConfigError("the request has bytes in it that are no UTF-8") from None
     if len(line) > REQUEST_BYTES_MAX:
         raise StoreError(f"the request has {len(line)} bytes, and may have {REQUEST_BYTES_MAX}")
+    ends_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(timeout_s)
+        connection.settimeout(min(silence_s_max, ends_s - time.monotonic()))
         try:
             with short_socket_path(data_dir) as path:
                 connection.connect(path)
+        except (TimeoutError, BlockingIOError) as error:  # it accepts nobody any more
+            raise _hung(silence_s_max) from error
         except OSError as error:
             reason = _why_unreachable(data_dir, error)
             raise BrokerUnreachable(f"no broker that uses {data_dir} answers: {reason}") from error
         try:
             connection.sendall(line)
-            line = connection.makefile("rb").readline()
+            line = _receive_answer(connection, ends_s, silence_s_max)
         except TimeoutError as error:
-            raise StoreFailed(f"the broker did not answer for {timeout_s:g} s") from error
+            if timeout_s is not None and time.monotonic() >= ends_s:
+                raise StoreFailed(f"the broker did not answer for {timeout_s:g} s") from error
+            raise _hung(silence_s_max) from error
         except OSError as error:
             raise StoreFailed(f"the broker went away before it answered: {error}") from error
-    if not line.endswith(b"\n"):
-        raise StoreFailed("the broker went away before it answered")
     try:
         answer = msgspec.json.decode(line, type=Answer)
         if bytes(answer.done):
@@ -200,6 +218,36 @@ def ask(
             " it runs"
         ) from error
     raise RequestRefused(answer.error or "the broker did not say what went wrong", answer.mistake)
+
+
+def _receive_answer(connection: socket.socket, ends_s: float, silence_s_max: float) -> bytes:
+    """Return the line of the answer, behind the signs of life.
+
+    Raises:
+        TimeoutError: there was no sign of life for ``silence_s_max``, or no answer until
+            ``ends_s`` (``time.monotonic``).
+        StoreFailed: the broker ended the connection.
+    """
+    received = bytearray()
+    while True:
+        left_s = ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connection.settimeout(min(silence_s_max, left_s))
+        data = connection.recv(_RECEIVED_BYTES_MAX)
+        if not data:
+            raise StoreFailed("the broker went away before it answered")
+        received += data if received else data.lstrip(SIGN_OF_LIFE)
+        if received.endswith(b"\n"):
+            return bytes(received)
+
+
+def _hung(silence_s: float) -> StoreFailed:
+    return StoreFailed(
+        f"the broker shows no sign of life for {silence_s:g} s: it hangs (a disk that does not"
+        " answer, or it was stopped with SIGSTOP), or is older than this command. Look at its log"
+        " and its disk, or restart it: what it acknowledged is on disk"
+    )
 
 
 def _why_unreachable(data_dir: Path, error: OSError) -> str:
@@ -214,6 +262,11 @@ def _why_unreachable(data_dir: Path, error: OSError) -> str:
             " that runs with --data-dir or --config"
         )
     return f"{error.strerror or error}; is it running?"
+
+
+def ask_patiently(data_dir: Path, request: Request, answer_type: type[AnswerType]) -> AnswerType:
+    """Ask on behalf of a client of a service, which bounds its own patience; see ``ask``."""
+    return ask(data_dir, request, answer_type, ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S)
 
 
 def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:

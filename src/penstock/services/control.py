@@ -18,6 +18,8 @@ import msgspec
 
 from penstock.control.client import (
     REQUEST_BYTES_MAX,
+    SIGN_OF_LIFE,
+    SIGN_S,
     SOCKET_NAME,
     Answer,
     Backup,
@@ -101,7 +103,7 @@ class Control:
                 line = await reader.readline()
             self._receive_tasks.discard(task)
             self._answer_tasks.add(task)
-            answer = await self._answer(line)
+            answer = await self._answer_with_signs(line, writer)
             writer.write(msgspec.json.encode(answer) + b"\n")
             await writer.drain()
         except (TimeoutError, ValueError, OSError) as error:  # slow, too long, gone
@@ -110,6 +112,19 @@ class Control:
             self._receive_tasks.discard(task)
             self._answer_tasks.discard(task)
             writer.close()
+
+    async def _answer_with_signs(self, line: bytes, writer: asyncio.StreamWriter) -> Answer:
+        """Return the answer to a request; send a sign of life each second until then."""
+        answering = asyncio.create_task(self._answer(line))
+        try:
+            while True:
+                await asyncio.wait((answering,), timeout=SIGN_S)
+                if answering.done():
+                    return answering.result()
+                if not writer.transport.is_closing():
+                    writer.write(SIGN_OF_LIFE)
+        finally:
+            answering.cancel()
 
     async def _answer(self, line: bytes) -> Answer:
         try:

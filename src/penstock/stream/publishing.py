@@ -151,7 +151,7 @@ class Publishing:
 
     def _ask(self, request: control.Publish | control.Abandon) -> PublishProgress:
         try:
-            return control.ask(self._data_dir, request, PublishProgress, control.ANSWER_TIMEOUT_S)
+            return control.ask_patiently(self._data_dir, request, PublishProgress)
         except BrokerUnreachable as error:
             raise StoreNotReady(str(error)) from error
         except StoreFailed as error:  # the broker ended; repeating the request does no harm

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.auth.tokens import Grant
-from penstock.control.client import ANSWER_TIMEOUT_S, BrokerUnreachable, Request, ask
+from penstock.control.client import BrokerUnreachable, Request, ask_patiently
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
 from penstock.store.history import History, parted_in_words
@@ -158,7 +158,7 @@ def ask_broker(data_dir: Path, request: Request, answer_type: type[Answer]) -> A
         RequestError: the broker refuses, or is not the primary of its cluster.
     """
     try:
-        return ask(data_dir, request, answer_type, ANSWER_TIMEOUT_S)
+        return ask_patiently(data_dir, request, answer_type)
     except (BrokerUnreachable, StoreFailed) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:

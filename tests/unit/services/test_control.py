@@ -1,10 +1,12 @@
 """The control socket, apart from what it is asked for."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
@@ -112,3 +114,70 @@ def test_a_broker_that_stands_still_is_not_waited_for_for_ever(tmp_path: Path) -
         broker.listen()
         with pytest.raises(StoreFailed, match=r"the broker did not answer for 0\.05 s"):
             ask(tmp_path, Backup("/backup"), Manifest, 0.05)
+
+
+async def test_what_takes_long_shows_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker may work for many times as long as a command would wait in silence."""
+    monkeypatch.setattr("penstock.services.control.SIGN_S", 0.01)
+    control = Control(tmp_path)
+    made = Manifest("epoch", 0, 5, 1, "now", "0")
+    may_end = asyncio.Event()
+
+    async def back_up(_: Backup) -> Manifest:
+        await may_end.wait()
+        return made
+
+    control.on(Backup, back_up)
+    await control.open()
+    with socket.socket(socket.AF_UNIX) as asking, short_socket_path(tmp_path) as path:
+        asking.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(asking, path)
+        await loop.sock_sendall(asking, msgspec.json.encode(Backup("/backup")) + b"\n")
+        signs = [await asyncio.wait_for(loop.sock_recv(asking, 1), DEADLINE_S) for _ in range(5)]
+    assert signs == [b"\n"] * 5
+    patient = asyncio.create_task(asyncio.to_thread(ask, tmp_path, Backup("/backup"), Manifest))
+    may_end.set()
+    assert await patient == made
+    await control.close()
+
+
+@pytest.mark.parametrize("signs", [b"", b"\n\n"])
+def test_a_broker_that_falls_silent_is_told_to_hang(tmp_path: Path, signs: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(tmp_path / SOCKET_NAME))
+        broker.listen()
+        held: list[socket.socket] = []
+
+        def hang() -> None:
+            connection, _ = broker.accept()
+            connection.sendall(signs)
+            held.append(connection)
+
+        hanging = threading.Thread(target=hang)
+        hanging.start()
+        with pytest.raises(StoreFailed, match=r"shows no sign of life for 0\.1 s: it hangs"):
+            ask(tmp_path, ReadHealth(), Health, silence_s_max=0.1)
+        hanging.join(DEADLINE_S)
+        held.pop().close()
+
+
+def test_signs_of_life_do_not_make_a_command_wait_for_ever(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(tmp_path / SOCKET_NAME))
+        broker.listen()
+
+        def give_signs() -> None:
+            connection, _ = broker.accept()
+            with connection, contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(b"\n")
+                    threading.Event().wait(0.01)
+
+        alive = threading.Thread(target=give_signs)
+        alive.start()
+        with pytest.raises(StoreFailed, match=r"did not answer for 0\.3 s"):
+            ask(tmp_path, ReadHealth(), Health, 0.3, DEADLINE_S)
+        alive.join(DEADLINE_S)
