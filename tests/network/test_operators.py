@@ -129,6 +129,26 @@ def test_who_may_not_be_here_any_more_is_out_before_the_next_act(tmp_path: Path)
         started.close()
 
 
+def test_an_operator_locks_out_no_admin(tmp_path: Path) -> None:
+    """By name it may not; and a ban of addresses is for clients of MQTT: somebody must lift it."""
+    roles = {"ada": "admin", "olga": "operator", "otto": "operator"}
+    with running_broker(tmp_path, with_operators(tmp_path, roles)) as broker:
+        ada, olga = Visit(broker, "ada"), Visit(broker, "olga")
+        admin, everybody = (
+            {"kind": "user", "value": "ada"},
+            {"kind": "address", "value": "0.0.0.0/0"},
+        )
+        refused = olga.ask(f"{PREFIX}/bans/make", admin)
+        assert refused.status == 400
+        assert b"has the role admin in admin.users" in refused.body
+        assert olga.ask(f"{PREFIX}/bans/make", {"kind": "user", "value": "otto"}).status == 200
+        assert olga.ask(f"{PREFIX}/bans/make", everybody).status == 200
+        assert Visit(broker, "ada").answer.status == 200
+        assert ada.ask(f"{PREFIX}/bans/make", admin).status == 200, "an admin may"
+        assert olga.ask(f"{PREFIX}/bans/lift", admin).status == 400
+        assert olga.ask(f"{PREFIX}/bans/lift", everybody).status == 200
+
+
 def test_logins_of_one_address_are_limited_whatever_they_show(broker: Broker) -> None:
     assert sessions(broker, basic("victor")) == 200
     count = int(LOGINS_BURST) + 5

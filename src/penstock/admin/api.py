@@ -27,6 +27,7 @@ from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import BadRequest, from_json, from_query
 from penstock.admin.rate_limiter import RateLimiter
 from penstock.auth.admin_tokens import VIEWER
+from penstock.control.admin_requests import LiftBan, MakeBan
 from penstock.control.client import RequestRefused
 from penstock.control.metric_requests import ReadHealth, ReadMetrics
 from penstock.errors import ConfigError, PenstockError
@@ -79,6 +80,8 @@ def _handler(
             if operation.modifies:
                 command = from_json(operation.request, await json_body(request))
                 command = msgspec.structs.replace(command, by=admitted.by)
+                if isinstance(command, MakeBan | LiftBan):
+                    command = msgspec.structs.replace(command, as_role=admitted.grant.role)
                 answer = await broker.execute(command, operation.answer)  # type: ignore[arg-type]
             else:
                 query = from_query(operation.request, request.query_params.multi_items())

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.control.admin_requests import SessionFilter
 
-HIDDEN: Final = frozenset({"by", "owner", "offsets"})
+HIDDEN: Final = frozenset({"by", "as_role", "owner", "offsets"})
 """Fields that HTTP requests must not have: the admin process sets them, or leaves them out."""
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)

@@ -424,7 +424,7 @@ class RunningBroker:
             self._control.on(Reload, self._reloading.answer)
             if self._forks is not None:
                 self._control.on(ForkLog, self._forks.fork)
-            Administration(server, driver).serve_on(self._control)
+            Administration(server, driver, logins.role_of).serve_on(self._control)
             Rankings(server, driver).serve_on(self._control)
             if self._leases is not None:
                 self._control.on(Lease, self._leases.lease)

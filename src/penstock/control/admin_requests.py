@@ -8,7 +8,7 @@ operator (``by``), for the log and the event; empty for a user of the control so
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ SECONDS_MAX: Final = 10_000_000_000
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 Limit = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # the broker bounds it by LIMIT_MAX
 Cursor = Annotated[str, msgspec.Meta(max_length=32)]
+RoleName = Literal["viewer", "operator", "admin"]
 OperatorName = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -160,7 +161,9 @@ class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban
 class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban", tag_field="do"):
     """Ban a client, user or address (``kind``); ``done`` is the banned value.
 
-    The ban lasts ``for_s`` seconds; 0: until the broker ends.
+    The ban lasts ``for_s`` seconds; 0: until the broker ends. ``as_role`` is the role of the
+    operator: a user with a role in admin.users is banned by that role only. A user of the control
+    socket is an admin.
     """
 
     kind: str
@@ -168,14 +171,16 @@ class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban"
     for_s: Seconds = 0.0
     why: str = ""
     by: OperatorName = ""
+    as_role: RoleName = "admin"
 
 
 class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift", tag_field="do"):
-    """End a ban; ``done`` says whether there was one."""
+    """End a ban; ``done`` says whether there was one. For ``as_role`` see ``MakeBan``."""
 
     kind: str
     value: str
     by: OperatorName = ""
+    as_role: RoleName = "admin"
 
 
 class Reload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reload", tag_field="do"):

@@ -19,6 +19,7 @@ from typing import Final, final
 
 import msgspec
 
+from penstock.auth.admin_tokens import AdminGrant
 from penstock.control.admin_requests import (
     LIMIT_MAX,
     ClearRetained,
@@ -41,7 +42,7 @@ from penstock.control.admin_requests import (
 )
 from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.control.recorded import ShowRecorded
-from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
+from penstock.engine.access.bans import CLIENT, UNTIL_RESTART, USER
 from penstock.engine.clock import Now
 from penstock.engine.operating.admin_actions import (
     ban,
@@ -104,9 +105,13 @@ class Administration:
     Args:
         server: the broker's engine.
         driver: the driver that runs the engine.
+        role_of: returns the role of a user in admin.users; empty for none.
     """
 
-    def __init__(self, server: Server, driver: Driver) -> None:
+    def __init__(
+        self, server: Server, driver: Driver, role_of: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        self._role_of = role_of
         self._server = server
         self._driver = driver
         self._walks: dict[str, tuple[RetainedWalk, float]] = {}  # by cursor; monotonic end
@@ -427,6 +432,7 @@ class Administration:
         ``10.0.0.0/8``."""
         if not 0 <= request.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
+        self._check_role(request)
         try:
             made = ban(
                 self._server,
@@ -445,6 +451,7 @@ class Administration:
 
     async def lift(self, request: LiftBan) -> bool:
         """End a ban; return whether there was such a ban."""
+        self._check_role(request)
         try:
             was_banned = lift_ban(self._server, request.kind, request.value, request.by)
         except ValueError as error:
@@ -457,6 +464,15 @@ class Administration:
                 request.value,
             )
         return was_banned
+
+    def _check_role(self, request: MakeBan | LiftBan) -> None:
+        """Refuse to act on a user whose role the operator has not."""
+        role = self._role_of(request.value) if request.kind == USER else ""
+        if role and not AdminGrant("", request.as_role).may_act_as(role):
+            raise ConfigError(
+                f"{request.value!r} has the role {role} in admin.users: only a user or token of"
+                " that role may ban it, or lift its ban"
+            )
 
     # -- the clock and the store -------------------------------------------------------
 

@@ -67,6 +67,10 @@ class OperatorLogins:
         self._driver = driver
         self._authentication = authentication
 
+    def role_of(self, user: str) -> str:
+        """Return the role of a user; empty for none."""
+        return self.roles.get(user, "")
+
     def serve_on(self, control: Control) -> None:
         """Answer requests on ``control``."""
         control.on(LogIn, self.log_in)
@@ -74,7 +78,7 @@ class OperatorLogins:
 
     async def log_in(self, request: LogIn) -> Login:
         """Check a password; return the user's role, or the reason of a refusal."""
-        if self._is_banned(request.user, request.address):
+        if self._is_banned(request.user):
             return Login(BANNED)
         credentials = Credentials(
             "", request.user or None, request.password.encode(), False, request.address
@@ -83,7 +87,7 @@ class OperatorLogins:
         user = verdict.username
         if verdict.reason_code != reasons.SUCCESS or user is None:
             return Login(_REFUSALS.get(verdict.reason_code, UNAVAILABLE))
-        if self._is_banned(user, request.address):
+        if self._is_banned(user):
             return Login(BANNED)
         role = self.roles.get(user, "")
         if not role:
@@ -97,15 +101,17 @@ class OperatorLogins:
     async def confirm(self, request: ConfirmLogin) -> str:
         """Return the present role of an operator who logged in before; empty if the operator was
         banned, was removed, has another password, or has no role any more."""
-        if self._is_banned(request.user, request.address):
+        if self._is_banned(request.user):
             return ""
         if self._authentication.password_fingerprint(request.user) != request.password_fingerprint:
             return ""
         return self.roles.get(request.user, "")
 
-    def _is_banned(self, user: str, address: str) -> bool:
+    def _is_banned(self, user: str) -> bool:
+        """Return whether a user is banned. Bans of addresses are for clients of MQTT: none of them
+        locks out the operators who could lift it."""
         bans = self._server.bans
-        banned = bans.find_ban(address, user or None, "", self._driver.now().monotonic_s)
+        banned = bans.find_ban("", user or None, "", self._driver.now().monotonic_s)
         bans.refused += banned is not None
         return banned is not None
 

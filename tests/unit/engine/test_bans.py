@@ -180,3 +180,22 @@ def test_whoever_turns_out_to_be_banned_is_not_let_in() -> None:
     _, answer = bench.connect(Connect("c", username="bob", password=b"p"))
     assert answer.reason_code == reasons.BANNED
     assert bench.server.registry.sessions == {}
+
+
+def test_bans_that_the_broker_makes_itself_replace_none_of_an_operator() -> None:
+    """Whoever guesses passwords from many addresses must not lift the ban of another client."""
+    bans = Bans()
+    bans.ban(CLIENT, "banned", UNTIL_RESTART, "by an operator")
+    for number in range(BANS_MAX + 1):
+        high, low = divmod(number, 2**16)
+        bans.ban(ADDRESS, f"2001:db8:{high:x}:{low:x}::", 10.0, "guesses", is_automatic=True)
+    assert len(bans) == BANS_MAX
+    assert bans.find_ban("", None, "banned", 5.0) is not None
+    assert bans.find_ban("2001:db8::1", None, "", 5.0) is None, "the oldest of its own"
+
+
+def test_a_ban_that_the_broker_makes_itself_makes_none_shorter() -> None:
+    bans = Bans()
+    bans.ban(ADDRESS, "192.0.2.7", UNTIL_RESTART, "by an operator")
+    bans.ban(ADDRESS, "192.0.2.7", 10.0, "guesses", is_automatic=True)
+    assert bans.find_ban("192.0.2.7", None, "", 11.0) is not None

@@ -8,7 +8,8 @@
 
 An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are seconds of
 the monotonic clock, passed in by the caller. The number of bans is bounded: a ban above
-``BANS_MAX`` replaces the oldest one.
+``BANS_MAX`` replaces the oldest one that the broker made itself, and an operator's only where there
+is no other.
 """
 
 from __future__ import annotations
@@ -56,14 +57,25 @@ class Bans:
         self.refused = 0  # connections refused because of a ban
         self.made_count = 0  # bans made since the start
         self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
+        self._automatic: dict[tuple[str, str], None] = {}  # keys of the broker's own, likewise
         self._networks: dict[tuple[int, int], int] = {}  # bans by (IP version, prefix length)
         self._expiries: list[tuple[float, str, str]] = []  # a heap; some are replaced or lifted
 
     def __len__(self) -> int:
         return len(self._bans)
 
-    def ban(self, kind: str, value: str, until_s: float, reason: str) -> Ban:
+    def ban(
+        self, kind: str, value: str, until_s: float, reason: str, is_automatic: bool = False
+    ) -> Ban:
         """Ban ``value`` until ``until_s``, replacing an earlier ban of it; return the new ban.
+
+        Args:
+            kind: one of ``KINDS``.
+            value: the address or network, user name or client identifier.
+            until_s: monotonic time at which it ends.
+            reason: one sentence.
+            is_automatic: whether the broker bans by itself, and no operator; this makes no earlier
+                ban shorter.
 
         Raises:
             ValueError: ``kind`` is unknown, or ``value`` is not an address or network.
@@ -71,9 +83,14 @@ class Bans:
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
         value = _canonical(kind, value)
+        earlier = self._bans.get((kind, value))
+        if is_automatic and earlier is not None and earlier.until_s >= until_s:
+            return earlier
         self._remove((kind, value))
         if len(self._bans) >= BANS_MAX:
-            self._remove(next(iter(self._bans)))
+            self._remove(next(iter(self._automatic or self._bans)))
+        if is_automatic:
+            self._automatic[(kind, value)] = None
         ban = Ban(kind, value, until_s, reason)
         self._bans[(kind, value)] = ban
         if kind == ADDRESS:
@@ -149,6 +166,7 @@ class Bans:
     def _remove(self, key: tuple[str, str]) -> bool:
         if self._bans.pop(key, None) is None:
             return False
+        self._automatic.pop(key, None)
         kind, value = key
         if kind == ADDRESS:
             shape = _version_and_prefix(value)

@@ -57,7 +57,7 @@ def ban(
 
 def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
     """Refuse new connections of ``source``, which sent wrong passwords; existing ones stay."""
-    server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
+    server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why, is_automatic=True)
     events = server.context.events
     if events is not None:
         event: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
