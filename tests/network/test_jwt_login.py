@@ -82,6 +82,13 @@ def test_who_has_a_token_is_let_in(keys: Path) -> None:
     assert 600 <= answer.lasts_s <= 600 + LEEWAY_S
 
 
+def test_a_token_is_bounded_in_bytes_before_it_is_looked_at(keys: Path) -> None:
+    """Each is decoded and verified, whoever sends it."""
+    rules = [{"permission": "allow", "topic": f"plant/{number}/#"} for number in range(300)]
+    answer = method(keys).check(Credentials("c", "dave", token(acl=rules)))
+    assert answer.detail == "its token (it is too long)"
+
+
 def test_only_algorithms_that_are_allowed_and_are_their_keys_own_are_taken(keys: Path) -> None:
     """The token names one, and believing it would let it choose (RFC 8725 §3.1)."""
     narrow = TokenMethod(KeySet(str(keys), 60.0), ("RS256",))

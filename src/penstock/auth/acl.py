@@ -25,9 +25,12 @@ subscription matches and a ``deny`` forbids is not delivered.
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
+from weakref import WeakValueDictionary
 
 from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.routing.filter_set import FilterSet
@@ -43,6 +46,7 @@ ACCESS_WORDS: Final = (READ, WRITE, READWRITE, DENY)
 CACHED_TOPICS_MAX: Final = 1000  # cached answers for each client and direction
 CACHED_CHARACTERS_MAX: Final = 32_768  # in their topics: there may be many clients
 
+_NAMES: Final = re.compile("(%[cu])")
 _NOT_IN_A_NAME: Final = frozenset("/+#")
 
 
@@ -93,11 +97,7 @@ class AccessList(Authorize):
         rules = self.clients.get(client_id)
         if rules:
             shared.append(self._compile(f"c{client_id}", rules))
-        names = {"%c": client_id, "%u": username}
-        applied: list[Rule] = []
-        for pattern in self.patterns:
-            applied += _expand_pattern(pattern, names)
-        return ListedPermissions(applied, shared)
+        return ListedPermissions(self.patterns, shared, username, client_id)
 
     def _compile(self, key: str, rules: Sequence[Rule]) -> CompiledRules:
         """Return ``rules`` compiled, once for all clients that have the same."""
@@ -119,20 +119,60 @@ class CompiledRules:
 
 
 @final
+class LoginRules:
+    """The rules that came with a login: those without names of the client compiled, and shared by
+    all logins that have the same."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        patterns: list[Rule] = []
+        plain: list[Rule] = []
+        for rule in rules:
+            (patterns if _NAMES.search(rule.topic_filter) else plain).append(rule)
+        self._patterns = tuple(patterns)
+        self._compiled = _share(tuple(plain))
+
+    def permissions(self, username: str | None, client_id: str) -> ListedPermissions:
+        """Return the permissions of one client by these rules."""
+        return ListedPermissions(self._patterns, (self._compiled,), username, client_id)
+
+
+def _share(rules: tuple[Rule, ...]) -> CompiledRules:
+    """Return ``rules`` compiled, once for all that are in use; called in any thread."""
+    with _sharing:
+        compiled = _shared_rules.get(rules)
+        if compiled is None:
+            compiled = _shared_rules[rules] = CompiledRules(rules)
+        return compiled
+
+
+_sharing: Final = threading.Lock()
+_shared_rules: Final[WeakValueDictionary[tuple[Rule, ...], CompiledRules]] = WeakValueDictionary()
+
+
+@final
 class ListedPermissions(Permissions):
     """The permissions of one client by the rules of an access list.
 
     Answers are cached, at most ``CACHED_TOPICS_MAX`` of each kind.
 
     Args:
-        rules: the rules of this client alone; they are compiled at their first use, and again after
-            ``clear_cache``, because disconnected clients may be many.
+        patterns: rules with names of the client in them; they are compiled at their first use, and
+            again after ``clear_cache``, because disconnected clients may be many.
         shared: the compiled rules that other clients have, too.
+        username: the user name, for %u.
+        client_id: the client identifier, for %c.
     """
 
-    def __init__(self, rules: Sequence[Rule], shared: Sequence[CompiledRules] = ()) -> None:
-        self._rules = rules
+    def __init__(
+        self,
+        patterns: Sequence[Rule],
+        shared: Sequence[CompiledRules] = (),
+        username: str | None = None,
+        client_id: str = "",
+    ) -> None:
+        self._patterns = patterns
         self._shared = shared
+        self._names = {"%c": client_id, "%u": username}
         self._all: Sequence[CompiledRules] | None = None
         self._publishes = TopicCache(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
         self._receives = TopicCache(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
@@ -186,8 +226,11 @@ class ListedPermissions(Permissions):
     def _all_rules(self) -> Sequence[CompiledRules]:
         if self._all is None:
             self._all = self._shared
-            if self._rules:
-                self._all = [*self._shared, CompiledRules(self._rules)]
+            applied = [
+                rule for pattern in self._patterns for rule in _expand_pattern(pattern, self._names)
+            ]
+            if applied:
+                self._all = [*self._shared, CompiledRules(applied)]
         return self._all
 
     def _answer(self, answers: TopicCache, granted: bool, topic: str) -> int:
@@ -212,17 +255,14 @@ def _expand_pattern(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule
         names: the client identifier by "%c", and the user name by "%u".
     """
     pieces: list[str] = []
-    rest = pattern.topic_filter
-    while rest:
-        name = names.get(rest[:2], "") if rest[0] == "%" else ""
-        if rest[:2] not in names:
-            pieces.append(rest[0])
-            rest = rest[1:]
+    for piece in _NAMES.split(pattern.topic_filter):
+        if piece not in names:
+            pieces.append(piece)
             continue
+        name = names[piece]
         if name is None or (pattern.access != DENY and not _is_harmless(name)):
             return []
         pieces.append(name)
-        rest = rest[2:]
     topic_filter = "".join(pieces)
     becomes_system = topic_filter.startswith("$") and not pattern.topic_filter.startswith("$")
     if becomes_system and pattern.access != DENY:

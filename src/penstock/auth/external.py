@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from penstock.auth.acl import NOTHING, AccessList, Rule
+from penstock.auth.acl import LoginRules
 from penstock.engine.access.access import Authorize, Credentials, Permissions
 from penstock.protocol import reasons
 
@@ -39,7 +39,7 @@ class Answer:
 
     reason_code: int
     username: str | None = None
-    rules: tuple[Rule, ...] | None = None
+    rules: LoginRules | None = None
     lasts_s: float = 0.0
     detail: str = ""
 
@@ -116,7 +116,7 @@ class AuthorizeByService(Authorize):
         rules: the rules in the answer; None: the access list applies.
     """
 
-    def __init__(self, files: Callable[[], Files], rules: tuple[Rule, ...] | None) -> None:
+    def __init__(self, files: Callable[[], Files], rules: LoginRules | None) -> None:
         self._files = files
         self._rules = rules
 
@@ -128,6 +128,4 @@ class AuthorizeByService(Authorize):
             return files.permissions(username, client_id)
         if self._rules is None:
             return files.listed_permissions(username, client_id)
-        if not self._rules:
-            return NOTHING
-        return AccessList(patterns=list(self._rules)).permissions(username, client_id)
+        return self._rules.permissions(username, client_id)

@@ -26,7 +26,7 @@ from collections import OrderedDict
 from http import HTTPStatus
 from typing import Final, final
 
-from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
+from penstock.auth.acl import DENY, READ, READWRITE, WRITE, LoginRules, Rule
 from penstock.auth.external import Answer
 from penstock.auth.web_requests import REQUESTS_MAX, Reply, WebFailure, WebService
 from penstock.engine.access.access import Credentials
@@ -38,6 +38,7 @@ from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 logger = get_logger(__name__)
 
 RULES_MAX: Final = 1000
+RULES_CHARACTERS_MAX: Final = 32_768
 CACHED_MAX: Final = 10_000
 EXPIRE_AT_S_MAX: Final = 1e15  # seconds of Unix time
 
@@ -191,7 +192,7 @@ def parse_answer(content: object, username: str | None) -> Answer:
     return Answer(reasons.SUCCESS, username, rules, lasts_s)
 
 
-def parse_rules(acl: object) -> tuple[Rule, ...]:
+def parse_rules(acl: object) -> LoginRules:
     """Return the rules of an access list in decoded JSON.
 
     Raises:
@@ -199,7 +200,10 @@ def parse_rules(acl: object) -> tuple[Rule, ...]:
     """
     if not isinstance(acl, list) or len(acl) > RULES_MAX:
         raise ValueError(f'"acl" is no list of at most {RULES_MAX} rules')
-    return tuple(_rule(entry) for entry in acl)
+    rules = tuple(_rule(entry) for entry in acl)
+    if sum(len(rule.topic_filter) for rule in rules) > RULES_CHARACTERS_MAX:
+        raise ValueError(f'the topics of "acl" have more than {RULES_CHARACTERS_MAX} characters')
+    return LoginRules(rules)
 
 
 def _rule(entry: object) -> Rule:

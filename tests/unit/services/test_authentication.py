@@ -12,7 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from penstock.auth import scram
-from penstock.auth.acl import WRITE, Rule
+from penstock.auth.acl import WRITE, LoginRules, Rule
 from penstock.auth.external import Answer
 from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users
@@ -189,7 +189,7 @@ async def test_a_method_that_cannot_say_counts_no_failure() -> None:
 
 
 async def test_rules_that_came_with_an_answer_outlast_the_files() -> None:
-    rules = (Rule(WRITE, "own/%c"),)
+    rules = LoginRules((Rule(WRITE, "own/%c"),))
     logins = Logins(method=Method(Answer(reasons.SUCCESS, "outside", rules)))
     assert logins.judge("outside", "password") is None
     async with asyncio.timeout(DEADLINE_S):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.auth.acl import READWRITE, Rule
+from penstock.auth.acl import READWRITE, LoginRules, Rule
 from penstock.auth.external import Answer
 from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users
@@ -18,7 +18,7 @@ from tests.support.deadline import until
 from tests.unit.engine.bench import Bench
 from tests.unit.services.test_authentication import CHEAP, Method
 
-OWN = (Rule(READWRITE, "m/#"),)
+OWN = LoginRules((Rule(READWRITE, "m/#"),))
 OTHERS = 200_300
 
 
