@@ -105,6 +105,17 @@ def test_latest_without_a_place_to_remember_it_is_refused(
         run_available(writer)
 
 
+def test_a_mistake_in_an_option_of_a_stream_shows_its_sentence(
+    spark: SparkSession, service: ServiceProcess
+) -> None:
+    source = spark.readStream.format("penstock").option("server", service.address)
+    writer = source.option("endingTimestamp", "0").load().writeStream.foreachBatch(Collected())
+    with pytest.raises(
+        PySparkException, match=r"endingTimestamp is for spark\.read; a stream has no"
+    ):
+        run_available(writer)
+
+
 def test_a_log_of_another_epoch_ends_the_query_with_a_clear_sentence(
     log: LogWriter,
     service: ServiceProcess,

@@ -18,22 +18,50 @@ from penstock.config.column_type import (
 from penstock.config.group import Group
 from penstock.config.registry import RegistryDefinition
 
-Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
+Kind = Literal[
+    "json",
+    "csv",
+    "cbor",
+    "msgpack",
+    "protobuf",
+    "avro",
+    "sparkplug_b",
+    "text",
+    "raw",
+    "ndjson",
+    "line_protocol",
+    "senml",
+    "key_value",
+    "nmea",
+]
 Compression = Literal["none", "gzip", "zlib", "zstd"]
 
+_TEXT_FORMATS: Final[frozenset[Kind]] = frozenset({"ndjson", "line_protocol", "key_value", "nmea"})
+_SENML: Final[frozenset[Kind]] = frozenset({"senml"})
+_FORMATS: Final = _TEXT_FORMATS | _SENML
+_LINES: Final[frozenset[Kind]] = frozenset({"csv", "text"})
+_JSON: Final[frozenset[Kind]] = frozenset({"json"})
+_TEXTS: Final = _JSON | _LINES | _TEXT_FORMATS
+_DOCUMENTS: Final[frozenset[Kind]] = frozenset({"json", "cbor", "msgpack"})
+_SCHEMA_KINDS: Final[frozenset[Kind]] = frozenset({"protobuf", "avro"})
+_TEXT: Final[frozenset[Kind]] = frozenset({"text"})
+_RAW: Final[frozenset[Kind]] = frozenset({"raw"})
+_SPARKPLUG: Final[frozenset[Kind]] = frozenset({"sparkplug_b"})
+_WITH_COLUMNS: Final = _DOCUMENTS | _SCHEMA_KINDS | _FORMATS | _LINES
+
 _KINDS_BY_SETTING: Final[dict[str, frozenset[Kind]]] = {
-    "columns": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
-    "many": frozenset({"json", "cbor", "msgpack"}),
-    "rows_path": frozenset({"json", "cbor", "msgpack", "protobuf", "avro"}),
-    "extra": frozenset({"json", "cbor", "msgpack"}),
-    "lenient": frozenset({"json"}),
-    "null_values": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text"}),
-    "values_max": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b"}),
-    "delimiter": frozenset({"csv"}),
+    "columns": _WITH_COLUMNS | _RAW,
+    "many": _DOCUMENTS,
+    "rows_path": _DOCUMENTS | _SCHEMA_KINDS,
+    "extra": _DOCUMENTS | _FORMATS,
+    "lenient": frozenset({"json", "ndjson"}),
+    "null_values": _WITH_COLUMNS,
+    "values_max": (_WITH_COLUMNS - _TEXT) | _SPARKPLUG,
+    "delimiter": frozenset({"csv", "key_value"}),
     "header": frozenset({"csv"}),
-    "compression": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
-    "encoding": frozenset({"json", "csv", "text"}),
-    "strip_nul": frozenset({"json", "csv", "text"}),
+    "compression": _WITH_COLUMNS | _RAW,
+    "encoding": _TEXTS,
+    "strip_nul": _TEXTS,
     "descriptor": frozenset({"protobuf"}),
     "message": frozenset({"protobuf"}),
     "schema_file": frozenset({"avro"}),
@@ -111,6 +139,9 @@ class Column(Group):
     time_zone: str = "UTC"
     """Time zone of a timestamp in text without an offset: a name such as Europe/Berlin."""
 
+    decimal: Literal[".", ","] = "."
+    """The decimal mark of numbers in text. With a comma, points between thousands are left out."""
+
     binary: Literal["base64", "base64url", "hex"] = "base64"
     """Encoding of bytes in text, for the type binary."""
 
@@ -152,7 +183,7 @@ class Column(Group):
         if mistake:
             raise ValueError(f"in a struct, {mistake}")
         of_scalars = ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary")
-        for name in (*of_scalars, "null_values"):
+        for name in (*of_scalars, "decimal", "null_values"):
             if name in self.model_fields_set:
                 raise ValueError(f"a struct has no {name}: give it to one of its fields")
         for name, field in self.fields.items():
@@ -163,6 +194,8 @@ class Column(Group):
         is_number = kind.startswith(("int", "float", "decimal"))
         if (self.scale != 1 or self.offset != 0) and not is_number:
             raise ValueError(f"a column of type {kind} has no scale or offset, numbers have")
+        if self.decimal != "." and not is_number:
+            raise ValueError(f"a column of type {kind} has no setting decimal, numbers have")
         if kind == "timestamp":
             if self.unit_from not in ("", "s", "ms", "us", "ns"):
                 raise ValueError(
@@ -184,7 +217,8 @@ class DecoderDefinition(Group):
     """The way from payloads to rows. `"text"` is short for `{ kind = "text" }`."""
 
     kind: Kind
-    """json, csv, cbor, msgpack, protobuf, avro, sparkplug_b, text or raw."""
+    """json, ndjson, csv, cbor, msgpack, senml, protobuf, avro, sparkplug_b, line_protocol,
+    key_value, nmea, text or raw."""
 
     columns: dict[str, Column] = Field(default={}, max_length=2000)
     """Columns by name, each a type or a table. json, cbor and msgpack without any give one column
@@ -215,7 +249,8 @@ class DecoderDefinition(Group):
     is broken. The limit bounds memory and time, at about 100 bytes a value. 1000 to 1000000000."""
 
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Separator between the fields of a csv line, one character."""
+    """Separator between the fields of a csv line, or the pairs of key_value, one character. Without
+    it, pairs are separated by white space, commas, semicolons, & and |."""
 
     header: bool = False
     """True if the first csv line of each payload names the fields; else they are the columns in
@@ -305,7 +340,7 @@ class DecoderDefinition(Group):
     @model_validator(mode="after")
     def _nested_types_fit_the_kind(self) -> DecoderDefinition:
         for name, column in self.columns.items():
-            if self.kind in ("csv", "text") and column.depth > 1:
+            if self.kind in ("csv", "text", "key_value") and column.depth > 1:
                 raise ValueError(
                     f"the column {name} of the decoder {self.kind} is {column.type}, but each of"
                     " its values is one text"

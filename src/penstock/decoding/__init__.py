@@ -19,6 +19,7 @@
     unwrapping      the steps before a decoder: expand, cut zero bytes, text to UTF-8
     sparkplug, sparkplug_schema      Sparkplug B, a row for each metric: sparkplug_values
     sparkplug_births                 the births before a message: sparkplug_definitions in them
+    text_formats    ndjson, line_protocol, senml, key_value (lines_of_fields), nmea
     csv_lines, text, raw             lines, one value, and the payload unchanged
 
     casts           the values of a column to an Arrow array, and reasons for misfits

@@ -20,6 +20,7 @@ from penstock.decoding.schema_pinning import pin_schema
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.sparkplug_births import Births
 from penstock.decoding.text import TextDecoder
+from penstock.decoding.text_formats import format_decoder
 from penstock.decoding.unwrapping import steps_of, unwrap
 
 __all__ = ["Births", "DecodedBatch", "Decoder", "Messages", "make_decoder", "pin_schema"]
@@ -56,6 +57,8 @@ def _decoder(definition: DecoderDefinition, births: Births | None) -> Decoder:
             return document_decoder(definition, MsgpackNotation())
         case "text":
             return TextDecoder(definition)
+        case "ndjson" | "line_protocol" | "senml" | "key_value" | "nmea":
+            return format_decoder(definition)
         case "raw":
             return RawDecoder(definition)
         case "protobuf" if definition.registry is not None:

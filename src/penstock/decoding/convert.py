@@ -43,6 +43,9 @@ BOOL_WORDS: Final = {
 
 _EXACT: Final = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_HALF_EVEN)
 _TIME_CHARACTERS_MAX: Final = 100
+_WITH_COMMA: Final = re.compile(
+    r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+|[0-9]+)?(?:,[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+)
 _MIDNIGHT: Final = re.compile(r"(.{8,10}[T ])24((?::?00){0,2}(?:[.,]0+)?(?:Z|[+-].*)?)")
 _LEAP_SECOND: Final = re.compile(
     r"(.{8,10}[T ][0-9]{2}:?[0-9]{2}:?)60((?:[.,][0-9]+)?(?:Z|[+-].*)?)"
@@ -152,6 +155,17 @@ def to_decimal(precision: int, scale: int, scaling: LinearConversion) -> Callabl
         return rounded
 
     return convert
+
+
+def with_point(text: str) -> str:
+    """Return a number that is written with a decimal comma as one with a point.
+
+    Points or spaces between groups of three digits are left out. Any other point makes the text no
+    number, because it would be one a thousand times as small.
+    """
+    if len(text) <= NUMBER_CHARACTERS_MAX and _WITH_COMMA.fullmatch(text.strip()):
+        return text.replace(".", "").replace(" ", "").replace(",", ".")
+    return f"{text} with a point" if "." in text else text
 
 
 def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any], datetime]:

@@ -39,6 +39,7 @@ from penstock.decoding.convert import (
     to_json,
     to_string,
     to_timestamp,
+    with_point,
 )
 from penstock.decoding.units import LinearConversion, unit_conversion
 from penstock.errors import ConfigError
@@ -130,6 +131,8 @@ class ScalarConversion:
         """Return the array, which is null where a value does not fit, and the misfits."""
         if self._null_markers != _NO_MARKERS:
             values = self._null_markers.to_none(values, self._column.type)
+        if self._column.decimal == ",":
+            values = [with_point(one) if isinstance(one, str) else one for one in values]
         if (not values or values[0] is None) and values.count(None) == len(values):
             return pa.nulls(len(values), self.type), {}
         if self._convert_column is not None:

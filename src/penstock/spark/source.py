@@ -105,11 +105,14 @@ class PenstockDataSource(DataSource):
         options.check_batch()
         return BatchReader(options, choose_columns(schema, self.schema()))
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader behind `spark.readStream`."""
-        options = parse_options(self.options)
-        options.check_stream()
-        return StreamReader(options, choose_columns(schema, self.schema()))
+        try:
+            options = parse_options(self.options)
+            options.check_stream()
+            return StreamReader(options, choose_columns(schema, self.schema()))
+        except PenstockError as mistake:
+            return RefusedStreamReader(mistake)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer behind `df.write`."""
@@ -283,6 +286,37 @@ class BatchReader(RangeReader, DataSourceReader):
         offsets = self._pushed.offsets.cut(span.low, span.high)
         pushed = replace(self._pushed, offsets=offsets)
         return spans_to_read(self._brokers.client(server), log, pushed)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises a mistake in the options of a stream from the first method that Spark calls.
+
+    What `streamReader` itself raised would be replaced by an UnboundLocalError of Spark, whose
+    worker stops a reader that it never got (pyspark/sql/streaming/python_streaming_source_runner).
+    """
+
+    def __init__(self, mistake: PenstockError) -> None:
+        self._mistake = mistake
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """Raise the mistake."""
+        raise self._mistake
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Raise the mistake."""
+        raise self._mistake
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's name
+        """Raise the mistake."""
+        raise self._mistake
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Raise the mistake."""
+        raise self._mistake
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802  # Spark's name
+        """Raise the mistake."""
+        raise self._mistake
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

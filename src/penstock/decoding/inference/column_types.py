@@ -46,6 +46,7 @@ from penstock.decoding.inference.written_numbers import (
     DECIMAL_DIGITS_MAX,
     are_floats,
     are_whole_numbers,
+    are_with_comma,
     decimal_type,
     finite_texts,
     fixed_decimal_type,
@@ -251,6 +252,11 @@ def _text_trials(
 ) -> Iterator[_Trial]:
     if look_like_numbers(values):
         yield from _written_number_trials(name, values, epoch, all_is_text=all_is_text)
+    if are_with_comma(values):
+        points = [value.replace(",", ".") for value in values]
+        for trial in _written_number_trials(name, points, NO_EPOCH, all_is_text=all_is_text):
+            if trial.settings["type"] != "string":
+                yield _Trial({**trial.settings, "decimal": ","}, "with a decimal comma")
     if all_is_text and {value.lower() for value in values} <= {"true", "false"}:
         yield _Trial({"type": "bool"})
     iso, has_time = is_iso(values)

@@ -31,6 +31,10 @@ from penstock.decoding.sparkplug import SparkplugDecoder
 COLUMNS_MAX: Final = 300
 """Most columns of a declaration; further fields go into the column `others` as JSON."""
 
+_DOCUMENT_KINDS: Final[tuple[DocumentKind, ...]] = (
+    *("ndjson", "json", "cbor", "msgpack", "avro"),
+    *("senml", "line_protocol", "key_value", "nmea"),
+)
 _TOLERATED_SHARE: Final = 0.05
 _ALLOWS_ONE_COUNT_MIN: Final = 4
 _MAGIC_NUMBERS: Final = (
@@ -116,9 +120,14 @@ def _infer_decoder(
         return InferredDecoder({"kind": "raw"}, (), ("All payloads are empty.",))
     if all(one.form is Form.BINARY for one in filled):
         return _infer_raw([one.value for one in filled])
-    kinds: tuple[DocumentKind, ...] = ("json", "cbor", "msgpack", "avro")
-    for kind in kinds:
+    for kind in _DOCUMENT_KINDS:
         fitting = [one for one in filled if one.notation == kind]
+        if kind == "ndjson" and fitting:  # some of them of one line
+            fitting = [
+                one
+                for one in filled
+                if one.notation == kind or (one.notation == "json" and one.form is Form.OBJECT)
+            ]
         are_documents = any(one.form is not Form.SCALAR for one in fitting)
         if are_documents and are_tolerable(
             len(filled) - len(fitting), len(filled), allows_one=True
@@ -172,6 +181,9 @@ def _infer_raw(payloads: Sequence[bytes]) -> InferredDecoder:
 def _infer_documents(
     kind: DocumentKind, readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
 ) -> InferredDecoder:
+    if kind == "senml":
+        rows = sum(len(one.objects) for one in readings)
+        return InferredDecoder({"kind": kind}, (), (f"A row for each record: {rows:,} rows.",))
     with_rows = [one for one in readings if one.form in (Form.OBJECT, Form.ROWS)]
     objects = [item for one in with_rows for item in one.objects]
     times_us = [one.received_at_us for one in with_rows for _ in one.objects]
@@ -225,7 +237,7 @@ def _infer_objects(
                 field.keys[-1],
                 field.values,
                 len(objects),
-                all_is_text=False,
+                all_is_text=kind in ("key_value", "nmea"),
                 lenient=lenient,
                 times_us=field.times_us,
             ),
@@ -314,7 +326,7 @@ def _document_settings(kind: DocumentKind, *, has_many: bool, lenient: bool = Fa
         return {"kind": kind, "framing": "container"}
     return {
         "kind": kind,
-        **({"many": True} if has_many else {}),
+        **({"many": True} if has_many and kind in ("json", "cbor", "msgpack") else {}),
         **({"lenient": True} if lenient else {}),
     }
 

@@ -20,11 +20,14 @@ from penstock.decoding.avro_container import MAGIC, ContainerNotation
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.documents import Notation
-from penstock.decoding.inference.wrappings import Wrapping, find_wrapping
+from penstock.decoding.inference.formats import delimiter_of, find_format, senml_rows
+from penstock.decoding.inference.wrappings import NO_WRAPPING, Wrapping, find_wrapping
 from penstock.decoding.json_text import JsonNotation
 from penstock.decoding.msgpack import MsgpackNotation
 
-DocumentKind = Literal["json", "cbor", "msgpack", "avro"]
+DocumentKind = Literal[
+    "json", "cbor", "msgpack", "avro", "ndjson", "line_protocol", "senml", "key_value", "nmea"
+]
 
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OBJECT_START: Final = re.compile(r"\ufeff?\s*\{")
@@ -77,11 +80,19 @@ class ParsedPayload:
 
 def parse_payload(payload: bytes, received_at_us: int) -> ParsedPayload:
     """Return the contents of a payload, in the first notation that reads it."""
-    contents, wrapping = find_wrapping(payload)
-    parsed = _parse(contents)
-    if not wrapping or (parsed.form is Form.BINARY and wrapping[-1][0] != "compression"):
-        return replace(_parse(payload), received_at_us=received_at_us)
-    return replace(parsed, received_at_us=received_at_us, wrapping=wrapping, payload=payload)
+    parsed = _parse(payload)
+    contents, wrapping = payload, NO_WRAPPING
+    if parsed.form is Form.BINARY:
+        contents, wrapping = find_wrapping(payload)
+        parsed = _parse(contents) if wrapping else parsed
+    if parsed.notation == "key_value" and (delimiter := delimiter_of(contents.decode())):
+        wrapping = (*wrapping, ("delimiter", delimiter))
+    return replace(
+        parsed,
+        received_at_us=received_at_us,
+        wrapping=wrapping,
+        payload=payload if wrapping else b"",
+    )
 
 
 def _parse(payload: bytes) -> ParsedPayload:
@@ -97,12 +108,22 @@ def _parse(payload: bytes) -> ParsedPayload:
         if isinstance(leniently, dict):
             return ParsedPayload(Form.OBJECT, "json", leniently, is_lenient=True)
     if value is _NO_DOCUMENT:
+        found = find_format(text)
+        if found is not None:
+            return _classify_document(*found)
         if _CONTROL_CHARACTER.search(text):
             return _parse_binary(payload)
         return ParsedPayload(Form.TEXT, value=text.removeprefix(_BOM))
     if value is None or isinstance(value, (bool, int, float, Decimal)):
         return ParsedPayload(Form.SCALAR, "json", text)
-    return _classify_document("json", value)
+    return _senml_or("json", value)
+
+
+def _senml_or(kind: DocumentKind, value: object) -> ParsedPayload:
+    rows = senml_rows(value)
+    return (
+        _classify_document(kind, value) if rows is None else ParsedPayload(Form.ROWS, "senml", rows)
+    )
 
 
 def distinct_keys(readings: Iterable[ParsedPayload]) -> frozenset[str]:
@@ -117,7 +138,7 @@ def _parse_binary(payload: bytes) -> ParsedPayload:
         kinds = ("avro",)
     for kind in kinds:
         value = _parse_document(kind, payload)
-        if value is not _NO_DOCUMENT and (reading := _classify_document(kind, value)).objects:
+        if value is not _NO_DOCUMENT and (reading := _senml_or(kind, value)).objects:
             found.append(reading)
     # Rarely a payload is both: take the notation in which all keys are text.
     found.sort(key=lambda one: not all(isinstance(key, str) for key in one.objects[0]))
@@ -153,7 +174,7 @@ def _parse_document(kind: DocumentKind, payload: bytes) -> object:
 @functools.cache
 def _notation(kind: DocumentKind) -> Notation:
     match kind:
-        case "json":
+        case "json" | "ndjson" | "line_protocol" | "senml" | "key_value" | "nmea":
             return JsonNotation(DecoderDefinition(kind="json"))
         case "cbor":
             return CborNotation()

@@ -12,6 +12,7 @@ from penstock.decoding.unwrapping import expand, strip_nul
 Wrapping = tuple[tuple[str, str | bool], ...]
 """The settings of a decoder that take off what is around payloads; () for bare payloads."""
 
+NO_WRAPPING: Final[Wrapping] = ()
 EXPANDED_BYTES_MAX: Final = 2**24
 _ZLIB_STARTS: Final = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _STARTS: Final[tuple[tuple[Compression, tuple[bytes, ...]], ...]] = (

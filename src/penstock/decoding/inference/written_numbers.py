@@ -24,6 +24,7 @@ _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,37})")
 _PLAIN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
 _SHORT_EXPONENT: Final = re.compile(r"-?[1-9](?:\.[0-9]*[1-9])?e[+-][1-9][0-9]{0,2}")
 _FIXED: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.([0-9]+)")
+_WITH_COMMA: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,37})(?:,[0-9]{1,37})?")
 _CHARACTERS_MAX: Final = 400
 
 
@@ -38,6 +39,16 @@ def look_like_numbers(texts: Collection[str]) -> bool:
 def finite_texts(texts: Collection[str]) -> list[str]:
     """Return texts without those of NaN and infinities."""
     return [text for text in texts if not _NOT_FINITE.fullmatch(text)]
+
+
+def are_with_comma(texts: Collection[str]) -> bool:
+    """Return whether texts are numbers with a decimal comma, and not with commas of thousands."""
+    fractions = [text.partition(",")[2] for text in texts]
+    is_decimal = any(
+        fraction and (len(fraction) != 3 or text.lstrip("+-").startswith("0,"))
+        for fraction, text in zip(fractions, texts, strict=True)
+    )
+    return is_decimal and all(map(_WITH_COMMA.fullmatch, texts))
 
 
 def are_whole_numbers(texts: Collection[str]) -> bool:
