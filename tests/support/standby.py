@@ -38,7 +38,7 @@ class Standby:
     ) -> None:
         self.primary = primary
         self.listeners = StandbyListeners(
-            Settings.model_validate(settings), lambda: self.primary, lambda: None
+            Settings.model_validate(settings), lambda: self.primary, lambda _: None
         )
         self._loop = LOOPS[loop]()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -135,7 +135,7 @@ class RunningMember:
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         listeners = StandbyListeners(
-            self._settings, self._primary_address, self._use_new_certificates
+            self._settings, self._primary_address, self._parts.certificates.use_listener
         )
         data_dir = self._settings.durability.data_dir
         metrics = StandbyMetrics(
@@ -296,9 +296,6 @@ class RunningMember:
         finally:
             manager.notify_ready(status)
 
-    def _use_new_certificates(self) -> None:
-        self._parts.certificates.use(self._settings)
-
     def _read_and_apply(self) -> Reloaded:
         source = self._parts.source
         read = reread(source)
@@ -313,6 +310,6 @@ class RunningMember:
         self._parts = self._parts._replace(access=read.access, source=source)
         self._settings = self._standby_sessions.settings = settings
         self._children.apply_settings(settings)
-        self._use_new_certificates()
+        self._parts.certificates.use(settings)
         self._member.reload_mirror()
         return outcome(read, self._children)

@@ -248,7 +248,7 @@ class RunningBroker:
         try:
             await self._open(driver, server, reports, retention_limits)
             tasks += tuple(
-                asyncio.create_task(one.watch(self._use_new_certificates))
+                asyncio.create_task(one.watch(self._parts.certificates.use_listener))
                 for one in self._listeners
             )
             await self._stopped.wait()
@@ -521,9 +521,6 @@ class RunningBroker:
 
     def _use(self, settings: Settings) -> None:
         self.settings = self._children.settings = settings
-
-    def _use_new_certificates(self) -> None:
-        self._parts.certificates.use(self.settings)
 
     def _on_hangup(self) -> None:
         if self._reloading is None:

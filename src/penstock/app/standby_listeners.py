@@ -57,14 +57,15 @@ class StandbyListeners:
         settings: the settings of this machine; all machines have the same, except addresses.
         primary: returns HOST:PORT at which clients reach the main listener of the primary; empty
             while no primary is known.
-        on_new_certificates: called when a listener has read its certificates again.
+        on_new_certificates: called with the name of a listener that has read its certificates
+            again.
     """
 
     def __init__(
         self,
         settings: Settings,
         primary: Callable[[], str],
-        on_new_certificates: Callable[[], None],
+        on_new_certificates: Callable[[str], None],
     ) -> None:
         self._on_new_certificates = on_new_certificates
         self._settings = settings

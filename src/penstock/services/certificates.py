@@ -2,8 +2,9 @@
 
 ::
 
-      start, reload, a listener's new files ─▶ use: read, judge, log
-      each hour                             ─▶ tick: judge again; a sentence is repeated once a day
+      start, reload          ─▶ use ──────────╮
+      a listener's new files ─▶ use_listener ─┴▶ read, judge, log
+      each hour              ─▶ tick: judge again; a sentence is repeated once a day
 
 What is judged is what was read when the files were last used, not what is on disk since: a renewed
 certificate that nobody has read yet does not help.
@@ -18,16 +19,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
 from penstock.config.address import Address
-from penstock.config.listener import MainListener
 from penstock.config.settings import Settings
 from penstock.control.metric_families import MetricSample
 from penstock.telemetry.logs import Sentence, get_logger
-from penstock.transport.fitness import Fitness, Use, judge, read
+from penstock.transport.fitness import Fitness, Severity, Use, judge, read
 
 logger = get_logger(__name__)
 
 CHECK_S: Final = 3600.0
 _REPEAT_S: Final = 86_400.0
+_READ_ONCE: Final = ("bridge", "cluster", "login")
+"""Parts that read their certificates at the start of the broker only."""
 _LEVELS: Final = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -42,8 +44,9 @@ def _uses(settings: Settings) -> Iterator[Use]:
     for listener in settings.listener.enabled_listeners():
         if not listener.is_encrypted:
             continue
-        is_main = isinstance(listener, MainListener)
-        hosts = _hosts(cluster.advertise) if is_main and cluster.enabled else ()
+        others = {host.lower() for host in listener.sni}
+        hosts = _hosts(cluster.advertise) if cluster.enabled else ()
+        hosts = tuple(host for host in hosts if host.lower() not in others)
         yield Use("listener", listener.name, "server", listener.certificate, hosts)
         for host, pair in listener.sni.items():
             yield Use("listener", listener.name, "server", pair.certificate, (host,))
@@ -86,19 +89,33 @@ class CertificateWatch:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._found: list[Fitness] = []
-        self._said: dict[str, float] = {}  # sentence without its days → when it was logged
+        self._said: dict[tuple[Use, Severity], float] = {}  # when it was logged
 
     def use(self, settings: Settings, *, at_start: bool = False) -> None:
         """Read the certificates that are used from now on, and log what is wrong with them.
 
         Args:
             settings: the settings in use.
-            at_start: True to read those of bridges too, which a bridge reads only once.
+            at_start: True to read those of all parts, also of bridges and the cluster, which
+                read them only once.
         """
-        kept = [] if at_start else [one for one in self._found if one.use.part == "bridge"]
         uses = certificate_uses(settings)
-        self._found = kept + [read(use) for use in uses if at_start or use.part != "bridge"]
-        self._said.clear()
+        if not at_start:
+            kept = [one.use for one in self._found if one.use.part in _READ_ONCE]
+            uses = kept + [use for use in uses if use.part not in _READ_ONCE]
+        self._read(uses, lambda use: at_start or use.part not in _READ_ONCE)
+
+    def use_listener(self, name: str) -> None:
+        """Read the certificates of one listener, which took those that are new on disk, and log
+        what is wrong with them; other parts with the same files use what they read before."""
+        uses = [one.use for one in self._found]
+        self._read(uses, lambda use: use.part == "listener" and use.name == name)
+
+    def _read(self, uses: Iterable[Use], is_read: Callable[[Use], bool]) -> None:
+        """Judge these certificates from now on; read anew those for which ``is_read`` is true."""
+        known = {one.use: one for one in self._found}
+        self._found = [read(use) if is_read(use) else known[use] for use in uses]
+        self._said = {key: at_s for key, at_s in self._said.items() if not is_read(key[0])}
         self.tick()
 
     def tick(self) -> None:
@@ -106,7 +123,7 @@ class CertificateWatch:
         now_s = self._clock()
         for found in self._found:
             severity, sentence = judge(found, now_s)
-            key = f"{found.use.subject} {severity}"
+            key = found.use, severity
             if severity != "ok" and now_s - self._said.get(key, -_REPEAT_S) >= _REPEAT_S:
                 self._said[key] = now_s
                 logger.log(_LEVELS[severity], "%s", Sentence(sentence))

@@ -152,7 +152,12 @@ def read(use: Use) -> Fitness:
         )
     except OSError as error:
         return Fitness(use, 0.0, 0.0, mistake=error.strerror or str(error))
-    except ValueError as error:
+    except (
+        ValueError,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
         return Fitness(use, 0.0, 0.0, mistake=str(error))
 
 

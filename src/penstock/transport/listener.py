@@ -172,11 +172,11 @@ class OpenListener:
                 set_user_timeout(acceptor.listening, _user_timeout_s(settings))
         self._settings_changed.set()
 
-    async def watch(self, on_new_certificates: Callable[[], None]) -> None:
+    async def watch(self, on_new_certificates: Callable[[str], None]) -> None:
         """Read the certificates again whenever they have changed, until cancelled.
 
         Args:
-            on_new_certificates: called when they have been read again.
+            on_new_certificates: called with the name of the listener after each reading.
         """
         while self._certificates is not None:
             interval_s = self._settings.certificates_check_s
@@ -188,7 +188,7 @@ class OpenListener:
             try:
                 if await asyncio.to_thread(self._certificates.reload_if_changed):
                     logger.info("listener %s uses its certificates as they are now", self.name)
-                    on_new_certificates()
+                    on_new_certificates(self.name)
             except ConfigError as error:
                 logger.error(
                     "new certificates are not used, and the old ones stay in use: %s", error

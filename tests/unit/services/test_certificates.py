@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,50 @@ def test_all_parts_with_certificates_are_watched() -> None:
         ("stream", "server"),
         ("opentelemetry", "client"),
     ]
+
+
+def test_a_renewed_certificate_counts_for_those_that_have_read_it(tmp_path: Path) -> None:
+    """A listener, the admin process and a bridge have one file, and read it at different times."""
+    authority = Authority(tmp_path)
+    old, key = authority.issue("old", "localhost", expired=True)
+    renewed, _ = authority.issue("renewed", "localhost")
+    files = {"certificate": old, "key": key}
+    remote = {"name": "site", "addresses": ["mqtts://site.example"], **files}
+    settings = Settings.model_validate(
+        {
+            "listener": {"kind": "tls", **files},
+            "admin": {"bind": "127.0.0.1:0", **files},
+            "bridge": {"remotes": [remote | {"forwards": [{"topic_filters": ["a/#"]}]}]},
+            "cluster": {"log": ["tls://a.example:4222"], **files},
+        }
+    )
+    watch = CertificateWatch(lambda: 1_800_000_000.0)
+    watch.use(settings, at_start=True)
+
+    def expired() -> list[str]:
+        samples = watch.samples()
+        return [labels[0] for name, labels, value in samples if "works" in name and not value]
+
+    assert sorted(expired()) == ["admin", "bridge", "cluster", "listener"]
+    Path(renewed).replace(old)
+    watch.use_listener("main")
+    assert sorted(expired()) == ["admin", "bridge", "cluster"]
+    watch.use(settings)
+    assert sorted(expired()) == ["bridge", "cluster"]  # they read it at the next start
+    watch.use(settings, at_start=True)
+    assert not expired()
+
+
+def test_each_listener_is_reached_by_the_advertised_host_unless_sni_has_it() -> None:
+    """Clients are referred from a standby to the same host, whichever listener they came to."""
+    files = {"certificate": "/c.pem", "key": "/k.pem"}
+    tls: dict[str, Any] = {"kind": "tls", "bind": "127.0.0.1:0", **files}
+    others = [tls | {"name": "plain"}, tls | {"name": "sni", "sni": {"A.example": files}}]
+    settings = Settings.model_validate(
+        {
+            "listener": {"others": others},
+            "cluster": {"log": ["tls://l.example:4222"], "advertise": "a.example:1883"},
+        }
+    )
+    found = [(use.name, use.hosts) for use in certificate_uses(settings) if use.kind == "server"]
+    assert found == [("plain", ("a.example",)), ("sni", ()), ("sni", ("A.example",))]

@@ -1,8 +1,11 @@
 """Certificates are judged by their dates and names."""
 
+import ssl
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from penstock.transport.fitness import WARNING_S, Fitness, Judgement, Use, judge, read
 from tests.support.dial import Authority
@@ -80,3 +83,18 @@ def test_what_cannot_be_examined_is_told(tmp_path: Path) -> None:
         assert judge(read(use), 0).severity == "warning"
         file.write_text("no certificate")
         assert judge(read(use), 0).severity == "warning"
+
+
+def test_a_certificate_that_only_openssl_reads_stops_no_start(tmp_path: Path) -> None:
+    """TLS loads one of an unknown version; the library that reads it raises an error of its own."""
+    certificate, key = Authority(tmp_path).issue("server", "localhost")
+    of_version_3 = ssl.PEM_cert_to_DER_cert(
+        x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+        .public_bytes(Encoding.PEM)
+        .decode()
+    )
+    of_version_6 = of_version_3.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020105"), 1)
+    assert of_version_6 != of_version_3
+    Path(certificate).write_text(ssl.DER_cert_to_PEM_cert(of_version_6))
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    assert judge(read(_USE._replace(file=certificate)), 0).severity == "warning"

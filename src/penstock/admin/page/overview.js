@@ -64,12 +64,12 @@ function shown(checks, now) {
 }
 
 function certificates(now) {
-  const all = (now.samples.certificate_expires_seconds || []).toSorted((one, other) => one[1] - other[1]);
+  const works = new Map((now.samples.certificate_works || []).map(([of, value]) => [String(of), value]));
+  const all = (now.samples.certificate_expires_seconds || []).toSorted(
+    ([one, earlier], [other, later]) => works.get(String(one)) - works.get(String(other)) || earlier - later);
   if (!all.length) return [];
-  const [[part, name, file], left] = all[0];
-  const broken = (now.samples.certificate_works || []).find(([, works]) => !works);
-  const of = broken ? broken[0] : [part, name, file];
-  const text = broken ? (left < 0 ? 'expired' : 'not valid yet') : `expires in ${span(left)}`;
+  const [of, left] = all[0], broken = !works.get(String(of));
+  const text = !broken ? `expires in ${span(left)}` : left < 0 ? 'expired' : 'not valid yet';
   return [make('div', { class: 'card' }, make('h3', {}, 'Certificates'),
     make('strong', { class: broken ? 'bad' : left < 30 * 86400 ? 'warn' : null }, text), make('p', {}, `${of[0]} ${of[1]} ${of[2]}`))];
 }
