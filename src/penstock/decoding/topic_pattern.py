@@ -6,8 +6,10 @@ the rows of all its messages.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +55,20 @@ class TopicPattern:
         named = [(level.name, _TYPES[level.type]) for level in levels if level.name]
         topic_filter = "/".join(level.wildcard for level in levels)
         return cls(text, topic_filter, pa.schema(named), levels)
+
+    @property
+    def exact_levels(self) -> tuple[str, ...]:
+        """The names of the levels whose column has the level's own text."""
+        return tuple(
+            level.name
+            for level in self._levels
+            if level.name and level.wildcard == "+" and level.type == "string"
+        )
+
+    def narrowed(self, values: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the topic filters of topics whose levels have one of these values, by name."""
+        choices = [values.get(level.name, (level.wildcard,)) for level in self._levels]
+        return ["/".join(parts) for parts in itertools.product(*choices)]
 
     def columns(self, topics: pa.StringArray) -> tuple[pa.Table, pa.Int64Array, pa.StringArray]:
         """Return the values of the named levels for each topic of a batch, and the misfits.

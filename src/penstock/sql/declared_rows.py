@@ -9,8 +9,9 @@ retain of the message, unless the declaration has a column of that name. Repeats
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,10 @@ from penstock.config.table import TableDefinition
 from penstock.decoding.api import Births, Decoder, Messages, make_decoder, pin_schema
 from penstock.decoding.sparkplug_births import birth_filters
 from penstock.decoding.topic_pattern import TopicPattern
+from penstock.sql.predicates import level_values
 from penstock.stream.birth_store import DIRECTORY_NAME, BirthStore
 from penstock.stream.client import StreamClient
+from penstock.stream.pushed_filters import TOPICS_MAX, PushedFilters
 from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_COLUMNS: Final = ("epoch", "offset", "received_at", "topic", "client_id", "qos", "retain")
@@ -75,6 +78,20 @@ class DeclaredRows:
         self.schema = pa.schema(
             [*(STREAM_SCHEMA.field(name) for name in self.message_columns), *own_fields]
         )
+
+    def narrow(self, predicate: pc.Expression | None, pushed: PushedFilters) -> PushedFilters:
+        """Return filters of the log with the named levels to which a filter restricts rows.
+
+        They are returned unchanged if they have other topics than the table, or if there would be
+        more topic filters than are pushed down.
+        """
+        if pushed.topics != (self.topic_filter,):
+            return pushed
+        values = level_values(predicate, self.schema, self._pattern.exact_levels)
+        count = math.prod(map(len, values.values()))
+        if not values or count > TOPICS_MAX:
+            return pushed
+        return replace(pushed, topics=tuple(self._pattern.narrowed(values)))
 
     def columns_read(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of messages that are needed for these columns of rows."""

@@ -175,6 +175,8 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         if source.pushes_filters:
             names = [name for name in FILTER_COLUMNS if name in log_columns]
             pushed = derive_pushed_filters(predicate, self.schema, pushed, names)
+            if self._declared is not None:
+                pushed = self._declared.narrow(predicate, pushed)
         columns = tuple(schema.names)
         if self._declared is not None:
             columns = self._declared.columns_read(schema.names)

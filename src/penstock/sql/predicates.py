@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
+from penstock.engine.topics import is_topic_name
 from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -75,6 +76,29 @@ def derive_pushed_filters(
     if "topic" in names:
         filters = _with_topics(proof, text, filters)
     return filters
+
+
+def level_values(
+    predicate: pc.Expression | None, schema: pa.Schema, names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values to which a filter of DuckDB restricts columns of text, by name.
+
+    Columns that it does not restrict to some values, each a level of a topic, are left out.
+    """
+    found: dict[str, list[str]] = {}
+    if predicate is None:
+        return found
+    proof = _Proof(predicate, schema)
+    texts = sorted(set(_texts(str(predicate))), key=str.encode)
+    if not texts or len(texts) > CANDIDATES_MAX:
+        return found
+    for name in names:
+        field = pc.field(name)
+        possible = [text for text in texts if not proof.none_pass(field == text)]
+        are_levels = all("/" not in text and is_topic_name(text, 1) for text in possible)
+        if possible and are_levels and _excludes_others(proof, field, possible):
+            found[name] = possible
+    return found
 
 
 class _Proof:
