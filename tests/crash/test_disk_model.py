@@ -181,6 +181,16 @@ def test_a_write_to_a_mapped_page_may_be_announced_and_not_made(tmp_path: Path) 
     assert without_the_undone([first, last], lines, "/r", tmp_path) == [first, last]
 
 
+def test_a_write_that_a_kill_cut_short_was_made_or_not(tmp_path: Path) -> None:
+    """RocksDB gives a log its place before it writes: zero bytes are behind what was written, and
+    may also be its end."""
+    (tmp_path / "log").write_bytes(b"one\0two\0" + bytes(9))
+    for data, kept in ((b"two\0", True), (b"two", True), (b"one\0", False), (b"three", False)):
+        write = DiskCall(1, 5, WRITE, "/r/log", "", -1, data)
+        found = without_the_undone([write], ["7 read(...)"] * 5, "/r", tmp_path)
+        assert found == ([write] if kept else []), data
+
+
 def test_a_change_of_names_that_a_kill_cut_short_was_made_or_not(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "there").write_bytes(b"")

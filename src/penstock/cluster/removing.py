@@ -15,13 +15,18 @@ import time
 from typing import Final
 
 from penstock.cluster.jetstream import nats_client
-from penstock.cluster.nats_client import LoginRefused, NatsClient, NoAnswer, NotSent
+from penstock.cluster.nats_client import (
+    LoginRefused,
+    NatsClient,
+    NoAnswer,
+    NotSent,
+    UnfitServer,
+)
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreError, StoreFailed
 
 REMOVE_SUBJECT: Final = "$JS.API.SERVER.REMOVE"
 _AGAIN_S: Final = 2.0  # an attempt without an answer; a leader answers after one write
-_PAUSE_S: Final = 0.2  # between attempts, where a server says at once that nobody answers
 _NO_RESPONDERS: Final = 503
 _NOT_A_MEMBER: Final = 10044
 
@@ -51,22 +56,21 @@ def _remove(client: NatsClient, name: str, login_file: str, ends_s: float) -> No
     body = json.dumps({"peer": name}).encode()
     is_unanswered = False
     while True:
-        now_s = time.monotonic()
         try:
-            answer = client.request(REMOVE_SUBJECT, body, min(ends_s, now_s + _AGAIN_S))
-        except (NotSent, NoAnswer, LoginRefused) as error:
-            if isinstance(error, LoginRefused) or time.monotonic() >= ends_s:
+            again_s = min(ends_s, time.monotonic() + _AGAIN_S)
+            answer = client.request(REMOVE_SUBJECT, body, again_s)
+            break
+        except (UnfitServer, LoginRefused) as error:
+            raise StoreFailed(f"{name} is not removed: {error}") from error
+        except (NotSent, NoAnswer) as error:
+            if time.monotonic() >= ends_s:
                 raise StoreFailed(f"{name} is not removed: {error}") from error
             is_unanswered |= isinstance(error, NoAnswer)
-            continue
-        if answer.status != _NO_RESPONDERS:
-            break
-        if now_s + _PAUSE_S >= ends_s:
-            raise StoreFailed(
-                f"{name} is not removed: JetStream has no leader, or {login_file} is not the login"
-                " of the system account"
-            )
-        time.sleep(_PAUSE_S)
+    if answer.status == _NO_RESPONDERS:  # servers without JetStream's leader say nothing
+        raise StoreFailed(
+            f"{name} is not removed: {login_file} is not the login of the system account, or"
+            " JetStream is off"
+        )
     refusal = json.loads(answer.data).get("error")
     if refusal is None or (is_unanswered and refusal.get("err_code") == _NOT_A_MEMBER):
         return

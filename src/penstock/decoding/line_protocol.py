@@ -39,7 +39,7 @@ def read_line_protocol(text: str) -> list[dict[str, Any]]:
         BrokenPayload: a line is not of this form.
     """
     rows: list[dict[str, Any]] = []
-    position = _end(_SKIPPED, text, 0)
+    position = end_of_match(_SKIPPED, text, 0)
     while position < len(text):
         number = len(rows) + 1
         head = _HEAD.match(text, position)
@@ -64,11 +64,12 @@ def read_line_protocol(text: str) -> list[dict[str, Any]]:
                 "time": int(time[1]) if time[1] else None,
             }
         )
-        position = _end(_SKIPPED, text, time.end())
+        position = end_of_match(_SKIPPED, text, time.end())
     return rows
 
 
-def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+def end_of_match(pattern: re.Pattern[str], text: str, position: int) -> int:
+    """Return the end of what ``pattern`` matches at ``position``; that itself if it does not."""
     match = pattern.match(text, position)
     return position if match is None else match.end()
 

@@ -8,6 +8,7 @@ import re
 from typing import Any, Final
 
 from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.line_protocol import end_of_match
 
 SEPARATORS: Final = " ;,&|"
 """Separators of pairs that are tried; white space always separates."""
@@ -48,7 +49,7 @@ def read_key_values(text: str, separator: str = "") -> dict[str, Any]:
     pairs: dict[str, str | None] = {}
     position = 0
     pattern, gap = _patterns(separator)
-    while (position := _skip(gap, text, position)) < len(text):
+    while (position := end_of_match(gap, text, position)) < len(text):
         pair = pattern.match(text, position)
         if pair is None:
             raise BrokenPayload(f"Part {len(pairs) + 1} of the payload is not NAME=VALUE.")
@@ -66,11 +67,6 @@ def _patterns(separator: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     ends = re.escape(separator) + r"\r\n" if separator else r"\s" + re.escape(SEPARATORS)
     pair = re.compile(rf'([^={ends}"]+)=(?:"([^"]*)"(?=[{ends}]|\Z)|([^{ends}"]*+)(?=[{ends}]|\Z))')
     return pair, re.compile(rf"[{ends}\s]*+")
-
-
-def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return position if match is None else match.end()
 
 
 def read_nmea(text: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 from penstock.config.decoder import Column
@@ -79,7 +80,10 @@ def resolve_senml(pack: object, length: int) -> list[dict[str, Any]]:
     for number, labelled in enumerate(pack, 1):
         if not isinstance(labelled, dict):
             raise BrokenPayload(f"SenML record {number} is no object.")
-        record = {_LABELS.get(str(key), str(key)): value for key, value in labelled.items()}
+        record = {
+            _LABELS.get(str(key), str(key)): float(value) if isinstance(value, Decimal) else value
+            for key, value in labelled.items()
+        }
         mistake = _mistake(record)
         if mistake:
             raise BrokenPayload(f"SenML record {number} {mistake}.")

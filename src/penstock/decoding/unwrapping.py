@@ -11,6 +11,8 @@ a small payload cannot become a large one.
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +26,6 @@ from penstock.errors import ConfigError
 
 Step = Callable[[bytes], bytes]
 
-_WINDOW_BITS: Final = {"gzip": zlib.MAX_WBITS | 16, "zlib": zlib.MAX_WBITS}
 _PART_BYTES: Final = 2**16
 _BOM: Final = "\ufeff"
 
@@ -61,10 +62,7 @@ def expand(payload: bytes, kind: Compression, bytes_max: int) -> bytes:
     Raises:
         BrokenPayload: it is not of this kind, is cut, or expands to more than ``bytes_max``.
     """
-    if kind == "zstd":
-        expanded = _expand_zstd(payload, bytes_max)
-    else:
-        expanded = _inflate(payload, kind, bytes_max)
+    expanded = _EXPANDERS[kind](payload, bytes_max)
     if len(expanded) > bytes_max:
         raise BrokenPayload(
             f"The payload expands to more than expanded_bytes_max allows ({bytes_max} bytes)."
@@ -100,16 +98,27 @@ def find_codec(encoding: str) -> str:
     return name
 
 
-def _inflate(payload: bytes, kind: Compression, bytes_max: int) -> bytes:
-    decompressor = zlib.decompressobj(_WINDOW_BITS[kind])
+def _expand_gzip(payload: bytes, bytes_max: int) -> bytes:
+    """Return the contents of all members (RFC 1952 §2.2), as one."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(payload)) as members:
+            return members.read(bytes_max + 1)
+    except EOFError:
+        raise BrokenPayload("The payload ends before its gzip does.") from None
+    except (OSError, zlib.error):
+        raise BrokenPayload("The payload is not gzip.") from None
+
+
+def _expand_zlib(payload: bytes, bytes_max: int) -> bytes:
+    decompressor = zlib.decompressobj()
     try:
         expanded = decompressor.decompress(payload, bytes_max + 1)
     except zlib.error:
-        raise BrokenPayload(f"The payload is not {kind}.") from None
+        raise BrokenPayload("The payload is not zlib.") from None
     if len(expanded) <= bytes_max and not decompressor.eof:
-        raise BrokenPayload(f"The payload ends before its {kind} does.")
+        raise BrokenPayload("The payload ends before its zlib does.")
     if decompressor.unused_data:
-        raise BrokenPayload(f"The payload has bytes behind its {kind}.")
+        raise BrokenPayload("The payload has bytes behind its zlib.")
     return expanded
 
 
@@ -124,3 +133,11 @@ def _expand_zstd(payload: bytes, bytes_max: int) -> bytes:
     except (OSError, pa.ArrowException):
         raise BrokenPayload("The payload is not whole zstd.") from None
     return bytes(expanded)
+
+
+_EXPANDERS: Final[dict[Compression, Callable[[bytes, int], bytes]]] = {
+    "gzip": _expand_gzip,
+    "zlib": _expand_zlib,
+    "zstd": _expand_zstd,
+}
+"""For each compression the function that expands it, and stops soon behind the bound."""

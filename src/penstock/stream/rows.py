@@ -7,6 +7,7 @@ built; properties are parsed once per distinct value of a block.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -96,14 +97,15 @@ def portions(log_rows: pa.Table, schema: pa.Schema, bytes_max: int) -> Iterator[
             lengths = pc.fill_null(pc.binary_length(log_rows.column(name)), 0)
             weighed = pc.multiply(lengths.cast(pa.int64()), factor)
             weights = pc.add(weights, weighed)
+    ends = pc.cumulative_sum(weights)
     begin = used = 0
-    for at, weight in enumerate(weights.to_pylist()):
-        if at > begin and used + weight > bytes_max:
-            yield begin, at
-            begin, used = at, 0
-        used += weight
-    if begin < log_rows.num_rows:
-        yield begin, log_rows.num_rows
+    while begin < log_rows.num_rows:
+        last = bisect.bisect_right(
+            range(log_rows.num_rows), used + bytes_max, key=lambda at: ends[at].as_py()
+        )
+        end = max(last, begin + 1)
+        yield begin, end
+        begin, used = end, ends[end - 1].as_py()
 
 
 def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Schema) -> pa.Table:

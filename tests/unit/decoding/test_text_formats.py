@@ -91,6 +91,13 @@ def as_cbor(pack: list[dict[str, Any]]) -> bytes:
     return cbor2.dumps([{LABELS[key]: value for key, value in record.items()} for record in pack])
 
 
+def test_decimal_fractions_of_cbor_are_numbers_of_senml() -> None:
+    """RFC 8428 §6 allows them (tag 4)."""
+    payload = as_cbor([{"bn": "d", "bt": 1700000000, "bu": "Cel", "v": Decimal("20.5")}])
+    (row,) = decode(payload, kind="senml").rows
+    assert (row["name"], row["unit"], row["value"]) == ("d", "Cel", 20.5)
+
+
 @pytest.mark.parametrize("notation", ["json", "cbor"])
 def test_senml_is_resolved_and_proposed(notation: str) -> None:
     payload = json.dumps(PACK).encode() if notation == "json" else as_cbor(PACK)

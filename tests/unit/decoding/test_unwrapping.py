@@ -64,8 +64,17 @@ def test_what_is_cut_or_not_compressed_is_broken_and_an_empty_payload_no_row(
 
 
 def test_bytes_behind_the_compressed_ones_are_broken() -> None:
+    found = decode(zlib.compress(b"1") + b"x", kind="raw", compression="zlib")
+    assert found.broken == {0: "The payload has bytes behind its zlib."}
     found = decode(gzip.compress(b"1") + b"x", kind="raw", compression="gzip")
-    assert found.broken == {0: "The payload has bytes behind its gzip."}
+    assert found.broken == {0: "The payload is not gzip."}
+
+
+def test_a_gzip_of_several_members_is_their_contents_one_behind_the_other() -> None:
+    """RFC 1952 §2.2: so are files of gzip that were appended to each other."""
+    members = gzip.compress(b'{"a": ') + gzip.compress(b"1}") + bytes(3)
+    found = decode(members, kind="json", compression="gzip", columns={"a": "int"})
+    assert found.rows == [{"a": 1}]
 
 
 @BOTH
