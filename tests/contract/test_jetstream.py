@@ -8,6 +8,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,10 @@ from penstock.cluster.log import (
 from penstock.cluster.nats_client import FRESH_S
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreError
+from tests.support.damage_faults import flip_bit
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.fake_nats import INFO, FakeNats
-from tests.support.nats_cluster import NatsCluster, needed
+from tests.support.nats_cluster import NatsCluster, NatsServer, needed
 from tests.support.nats_credentials import Operator
 
 pytestmark = needed
@@ -127,6 +129,42 @@ def test_five_copies_outlive_two_servers(start: Start) -> None:
             return False
 
         wait_for("an entry on three of five", is_appended)
+
+
+def test_a_copy_is_read_from_the_connected_server_alone(start: Start) -> None:
+    """JetStream gives each direct get to any replica, so a whole server's reads met the gap of
+    another one's copy: all three were taken for damaged, and none could be filled anew."""
+    cluster = start(3)
+    count, read_max = 400, 100
+    with closing(log_of(cluster, 3)) as log:
+        assert works(log)
+        for number in range(1, count):
+            log.append(bytes(300), number, DEADLINE_S)
+        wait_for("three copies", lambda: all(node.is_current for node in log.state(CALL_S).nodes))
+        damaged = next(node.name for node in log.state(CALL_S).nodes if not node.is_leader)
+    server = cluster.server(damaged)
+    server.stop()
+    (block,) = server.store_dir.glob("**/streams/orders/msgs/*.blk")
+    flip_bit(block)
+    server.start()
+
+    def copy_of(one: NatsServer) -> str:
+        """Read it to its end or to the first gap; empty if the server does not answer."""
+        first = 1
+        with closing(log_of(cluster, 3, log=[one.url])) as own, contextlib.suppress(LogUnavailable):  # type: ignore[arg-type]
+            own.open(CALL_S)
+            while first <= count:
+                entries = own.read_copy(first, read_max, CALL_S)
+                if not entries or entries[0].sequence != first:
+                    return "a gap"
+                first = entries[-1].sequence + 1
+            return "whole"
+        return ""
+
+    wait_for("a gap in its copy", lambda: copy_of(server) == "a gap")
+    for one in cluster.servers * 4:
+        found = wait_for(f"an answer of {one.name}", partial(copy_of, one))
+        assert found == ("a gap" if one is server else "whole"), one.name
 
 
 def test_a_server_that_will_not_come_back_is_replaced_by_one_of_another_name(

@@ -20,7 +20,7 @@ from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
 from tests.support.raw_client import RawClient
 
-pytestmark = nats_cluster.needed
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(600)]  # more than the waits in a test
 
 MESSAGES = 400
 PAYLOAD_BYTES = 40_000  # more in all than after what a server's Raft log is compacted
@@ -139,7 +139,6 @@ def test_a_server_that_lives_on_a_failed_disk_is_restarted(
     assert not set_aside(damaged)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.torture(
     "the operator waits before a new history begins; then the log grows past the lost one"
 )

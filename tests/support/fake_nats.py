@@ -9,8 +9,8 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self, final
 
 from tests.support.deadline import DEADLINE_S
 
@@ -22,6 +22,13 @@ INFO: Final = {
     "jetstream": True,
     "headers": True,
 }
+
+
+class Request(NamedTuple):
+    """A request with a header: subjects of its answer, and of reports of its way."""
+
+    reply: str
+    trace: str
 
 
 @final
@@ -63,6 +70,26 @@ class Visit:
             if words == [b"PING"]:
                 self.say(b"PONG\r\n")
         return ""
+
+    def next_request(self) -> Request | None:
+        """Return the next request with its header; None when the client has ended."""
+        for line in self._lines:
+            words = line.split()
+            if words[:1] == [b"HPUB"]:
+                header = self._lines.read(int(words[3]))
+                trace = next((one for one in header.split() if one.startswith(b"_INBOX")), b"")
+                return Request(words[2].decode(), trace.decode())
+            if words == [b"PING"]:
+                self.say(b"PONG\r\n")
+        return None
+
+    def answer_entries(self, reply: str, entries: Sequence[bytes]) -> None:
+        """Answer a batched direct get: the entries from the first on, and the end."""
+        headers = [b"NATS/1.0\r\nNats-Sequence: %d\r\n\r\n" % n for n, _ in enumerate(entries, 1)]
+        end = (b"NATS/1.0 204 EOB\r\n\r\n", b"")
+        for header, data in (*zip(headers, entries, strict=True), end):
+            sizes = (reply.encode(), len(header), len(header) + len(data))
+            self.say(b"HMSG %b 1 %d %d\r\n" % sizes + header + data + b"\r\n")
 
     def answer(self, reply: str, data: bytes) -> None:
         """Answer a request."""

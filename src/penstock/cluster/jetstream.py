@@ -5,6 +5,7 @@ a call of the port    its request to JetStream (https://docs.nats.io/reference/r
 ===================== ==================================================================
 ``append``            a publish with ``Nats-Expected-Last-Sequence``; error 10071 refuses it
 ``read``              batched direct get, from any replica
+``read_copy``         the same, until the connected server answers: see ``_own_answer``
 ``entry_at``          ``STREAM.MSG.GET``, from the leader
 ``bounds``, ``state`` ``STREAM.INFO``, from the leader
 ``trim``              ``STREAM.PURGE`` up to a sequence
@@ -89,6 +90,31 @@ _NO_STREAM: Final = 10059
 _NOT_CLUSTERED: Final = 10074
 _NOT_ENABLED: Final = (10039, 10076)
 _NO_RESPONDERS: Final = 503
+
+_OWN_ATTEMPTS_MAX: Final = 6  # of three replicas each gives a third of the answers
+_OWN_BYTES_MAX: Final = 1 << 20  # of an attempt: what other replicas answer is read in vain
+
+_OTHER_SERVERS: Final = (1, 2, 4)
+"""Kinds of connections to other servers in a report of a message's way: a route, a gateway, a leaf
+node."""
+
+
+def _batch_request(first: int, count_max: int, bytes_max: int) -> bytes:
+    return json.dumps({"seq": first, "batch": count_max, "max_bytes": bytes_max}).encode()
+
+
+def _is_added(found: list[Entry], message: Message) -> bool:
+    """Add the entry in an answer to a direct get; return False at the end, or at a gap, where the
+    next read starts, which examines it."""
+    if message.status == _NO_RESPONDERS:
+        raise LogUnavailable("no replica of the stream answers")
+    number = message.header_value(b"Nats-Sequence")
+    if message.status or not number.isdigit():
+        return False
+    if found and int(number) != found[-1].sequence + 1:
+        return False
+    found.append(Entry(int(number), message.data))
+    return True
 
 
 class _ApiError(LogUnavailable):
@@ -291,8 +317,16 @@ class JetStreamLog:
         return [entry]
 
     def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on; a server that has a copy answers from it."""
-        return self._batch(first, count_max, time.monotonic() + timeout_s)
+        """Return entries from ``first`` on, as the connected server's own copy has them."""
+        ends_s = time.monotonic() + timeout_s
+        try:
+            for _ in range(_OWN_ATTEMPTS_MAX):
+                entries = self._own_answer(first, count_max, ends_s)
+                if entries is not None:
+                    return entries
+        except (NotSent, NoAnswer, LoginRefused) as error:
+            raise LogUnavailable(str(error)) from error
+        raise LogUnavailable(f"{self._nats.server} passed each read on: its copy may not be whole")
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
         """Return the entry at ``sequence`` as the leader has it."""
@@ -446,27 +480,44 @@ class JetStreamLog:
 
     def _answered(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
         """Send a batched direct get; return the entries in its answers."""
-        found: list[Entry] = []
         data, repeated = (
-            json.dumps({"seq": first, "batch": count_max, "max_bytes": bytes_max}).encode()
+            _batch_request(first, count_max, bytes_max)
             for bytes_max in (_READ_BYTES_MAX, _REPEATED_BYTES_MAX)
         )
         subject = f"$JS.API.DIRECT.GET.{self._name}"
         message = self._nats.first_answer(subject, data, repeated, _REPLICA_S, ends_s)
         reply = message.subject
+        found: list[Entry] = []
         with contextlib.suppress(NoAnswer):
-            while True:
-                if message.status == _NO_RESPONDERS:
-                    raise LogUnavailable("no replica of the stream answers")
-                number = message.header_value(b"Nats-Sequence")
-                if message.status or not number.isdigit():
-                    break  # the end
-                if found and int(number) != found[-1].sequence + 1:
-                    break  # the next read starts at the gap, and examines it
-                found.append(Entry(int(number), message.data))
-                if len(found) == count_max:
-                    break
+            while _is_added(found, message) and len(found) < count_max:
                 message = self._nats.next_answer(reply, ends_s)
+        return found
+
+    def _own_answer(self, first: int, count_max: int, ends_s: float) -> list[Entry] | None:
+        """Send a batched direct get; return the entries if the connected server answers from its
+        copy, and None if it passed the request on.
+
+        The replicas are a queue group, of which NATS draws one for each request, on any server. The
+        request asks the servers on its way to report it (https://docs.nats.io, message tracing).
+        """
+        nats = self._nats
+        nats.connect(ends_s)
+        reports = nats.new_inbox()
+        request = _batch_request(first, count_max, _OWN_BYTES_MAX)
+        header = b"Nats-Trace-Dest: %b\r\n" % reports.encode()
+        reply = nats.ask(f"$JS.API.DIRECT.GET.{self._name}", request, ends_s, header)
+        found: list[Entry] = []
+        is_whole, is_own = False, False
+        while not (is_whole and is_own):
+            message = nats.next_of((reply, reports), ends_s)
+            if message.subject == reply:
+                is_whole = not _is_added(found, message) or len(found) >= count_max
+                continue
+            report = json.loads(message.data)
+            if report["server"]["name"] == nats.server:
+                if any(event.get("kind") in _OTHER_SERVERS for event in report["events"]):
+                    return None
+                is_own = True
         return found
 
     def _is_verified(self, first: int) -> bool:

@@ -245,8 +245,7 @@ class NatsClient:
 
     def _send_request(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> str:
         """Send a request on the present connection; return the subject of its answers."""
-        self._requests += 1
-        reply = f"{self._inbox}{self._requests}"
+        reply = self.new_inbox()
         self._send_all(publish(subject, data, reply, header), ends_s)
         return reply
 
@@ -257,10 +256,19 @@ class NatsClient:
         Raises:
             NoAnswer, LoginRefused: as for ``request``.
         """
-        message = self._answer_to((reply,), ends_s)
+        return self.next_of((reply,), ends_s)
+
+    def next_of(self, replies: Sequence[str], ends_s: float) -> Message:
+        """Return the next message whose subject is one of ``replies``, as ``next_answer``."""
+        message = self._answer_to(replies, ends_s)
         if message is None:
             raise self._no_answer_in_time()
         return message
+
+    def new_inbox(self) -> str:
+        """Return a subject of this connection that no request has, for messages about one."""
+        self._requests += 1
+        return f"{self._inbox}{self._requests}"
 
     def first_answer(
         self,

@@ -2,7 +2,7 @@
 
 ======== =================================================================================
 NATS     its state, by the request to all servers that ``server_checks`` makes; its copy is
-         read over a connection to it, as a server answers a direct get itself if it can
+         read over a connection to it, by requests that it does not pass on
 etcd     its status and the bounds in its own data, by calls to its URL
 both     whether the log goes on without it, by the state that the leader gives
 ======== =================================================================================

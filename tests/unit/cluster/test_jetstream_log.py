@@ -213,3 +213,36 @@ def test_the_authorities_of_the_system_are_loaded_for_tls_alone(
                 key=str(tmp_path / "none.key"),
             )
         )
+
+
+def copy_read(is_passed_on: Callable[[int], bool], requests: list[str]) -> list[Entry]:
+    """Read the copy of a server that passes some requests on; note each in ``requests``."""
+
+    def script(visit: Visit) -> None:
+        visit.take_login(INFO | {"server_name": "own"})
+        while request := visit.next_request():
+            requests.append(request.reply)
+            away = is_passed_on(len(requests))
+            events = [{"type": "eg", "kind": 1, "name": "other"}] if away else []
+            for server in ("other", "own") if away else ("own",):
+                report = {"server": {"name": server}, "events": events if server == "own" else []}
+                visit.answer(request.trace, json.dumps(report).encode())
+            visit.answer_entries(request.reply, [] if away else [b"one", b"two"])
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        with closing(log):
+            return log.read_copy(1, 2, DEADLINE_S)
+
+
+def test_a_copy_is_what_the_server_itself_answers() -> None:
+    requests: list[str] = []
+    entries = copy_read(lambda number: number < 4, requests)
+    assert (entries, len(requests)) == ([Entry(1, b"one"), Entry(2, b"two")], 4)
+
+
+def test_a_server_that_answers_no_read_itself_is_not_asked_for_ever() -> None:
+    requests: list[str] = []
+    with pytest.raises(LogUnavailable, match="passed each read on"):
+        copy_read(lambda _: True, requests)
+    assert len(requests) == 6
