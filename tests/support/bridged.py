@@ -32,6 +32,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.fixtures import running_broker
 from tests.support.mosquitto_broker import IS_INSTALLED, Mosquitto, needed
 from tests.support.raw_client import RawClient
+from tests.support.seen_packets import DOWN
 
 SOON_S: Final = 0.1  # between two attempts
 STATUS_S: Final = 0.25  # between two updates of what a bridge tells
@@ -111,8 +112,9 @@ class Line:
     It hands ``NAME/out/#`` on and takes ``NAME/in/#``.
     """
 
-    def __init__(self, name: str, remote: Address, proxy: FaultProxy) -> None:
+    def __init__(self, name: str, leads_to: str, remote: Address, proxy: FaultProxy) -> None:
         self.name = name
+        self.leads_to = leads_to  # "penstock", "mosquitto"
         self.remote = remote
         self.proxy = proxy
         self.local_broker: Broker | None = None
@@ -185,6 +187,25 @@ class Line:
         self.told("queue/messages", str(queue))
         self.told("inflight/messages", str(in_flight))
 
+    def published_after_pubrel(self) -> list[bytes]:
+        """Payloads that the remote broker published again after it had sent their PUBREL.
+
+        That is forbidden [MQTT-4.3.3-6]: here they are new messages, and come in twice. Mosquitto
+        does it (2.0.11 to 2.1.2, ``db__message_reconnect_reset_outgoing``): where a connection ends
+        before its PUBREL was sent again, the next one begins with PUBLISH.
+        """
+        at: dict[int, bytes] = {}
+        released: dict[int, bytes] = {}
+        found: list[bytes] = []
+        for packet in list(self.proxy.seen):
+            if packet.way == DOWN and packet.kind == PUBREL:
+                released[packet.packet_id] = at.get(packet.packet_id, b"")
+            elif packet.way == DOWN and packet.kind == PUBLISH and packet.qos == 2:
+                at[packet.packet_id] = packet.payload
+                if packet.dup and released.get(packet.packet_id) == packet.payload:
+                    found.append(packet.payload)
+        return found
+
     def all_gone(self) -> None:
         """Wait until nothing waits and nothing is in flight."""
         self.tiers(0, 0)
@@ -222,11 +243,12 @@ class Lines:
             settings = {"persistence": "file", "remote": "penstock", "port": "open"} | marked
             if settings.pop("persistence") != persistence:
                 continue
-            remote = self._address(settings.pop("remote"))
+            leads_to = settings.pop("remote")
+            remote = self._address(leads_to)
             proxy = self._open.enter_context(FaultProxy(remote))
             if settings.pop("port") == "closed":
                 proxy.refuse()
-            line = Line(self._names[test], remote, proxy)
+            line = Line(self._names[test], leads_to, remote, proxy)
             lines.append(line)
             self._lines[test] = line
             forwards = [
