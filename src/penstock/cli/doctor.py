@@ -7,6 +7,7 @@ absent    the thing is optional: without it something is slower or one command d
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import resource
@@ -36,7 +37,9 @@ from penstock.config.listener import MainListener, OtherListener, bind_setting
 from penstock.config.memory import budget_mistake, fit_to_memory, readable_size, report_memory
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
-from penstock.errors import ConfigError
+from penstock.control.client import RequestRefused, ask
+from penstock.control.metric_requests import Health, ReadHealth
+from penstock.errors import ConfigError, StoreError
 from penstock.runtime.machine_clock import is_synchronized, is_unset
 from penstock.services.certificates import certificate_uses
 from penstock.spark.java import JavaNotFound, find_java
@@ -48,6 +51,7 @@ from penstock.version import build_kind
 
 PYTHON_MIN: Final = (3, 11)
 
+_BROKER_S_MAX: Final = 2.0  # for the answer of a broker that runs already
 _ROOM_BYTES: Final = 16_777_216  # needed to open a store and write some commits
 
 
@@ -99,11 +103,13 @@ def examine(settings: Settings) -> list[Finding]:
         check_wall_clock(time.time_ns() // 1000, is_synchronized()),
         check_open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
-    findings += [check_listener(listener) for listener in settings.listener.enabled_listeners()]
+    own = running_broker(settings)
+    listeners = settings.listener.enabled_listeners()
+    findings += [check_listener(listener, own) for listener in listeners]
     if settings.stream.enabled:
-        findings.append(check_stream_service(settings.stream))
+        findings.append(check_stream_service(settings.stream, own))
     if settings.admin.bind:
-        findings.append(check_admin_process(settings.admin, settings.admin.bind))
+        findings.append(check_admin_process(settings.admin, settings.admin.bind, own))
     findings += check_certificates(settings, time.time())
     findings.append(check_users(settings))
     findings.append(check_memory(settings))
@@ -281,8 +287,16 @@ def check_tool(command: str, package_name: str) -> Finding:
     return Finding(command, Verdict.OK, path)
 
 
-def check_port(subject: str, setting: str, bind: Address) -> Finding:
-    """Check that an address can be listened on."""
+def check_port(subject: str, setting: str, bind: Address, own_broker: str = "") -> Finding:
+    """Check that an address can be listened on.
+
+    Args:
+        subject: the subject of the finding.
+        setting: the setting with the address.
+        bind: the address.
+        own_broker: the data directory of these settings if their broker runs, which has the
+            address then; else empty.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -291,23 +305,38 @@ def check_port(subject: str, setting: str, bind: Address) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
+        if own_broker and error.errno == errno.EADDRINUSE:
+            detail = f"{bind} is in use, and the broker of {own_broker} runs"
+            return Finding(subject, Verdict.OK, detail)
         detail = f"{bind}: {error.strerror or error}"
         remedy = f"another program may use it, or this one already runs; else change {setting}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{bind} is free")
 
 
-def check_stream_service(settings: Stream) -> Finding:
+def running_broker(settings: Settings) -> str:
+    """Return the data directory of these settings if a broker runs on it; else empty."""
+    data_dir = settings.durability.data_dir
+    try:
+        ask(data_dir, ReadHealth(), Health, _BROKER_S_MAX)
+    except RequestRefused:
+        return str(data_dir)
+    except StoreError:
+        return ""
+    return str(data_dir)
+
+
+def check_stream_service(settings: Stream, own_broker: str = "") -> Finding:
     """Check that the stream service's address can be listened on, and its files can be read."""
     subject = "stream port"
     try:
         check_stream_files(settings)
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
-    return check_port(subject, "stream.bind", settings.bind)
+    return check_port(subject, "stream.bind", settings.bind, own_broker)
 
 
-def check_admin_process(settings: Admin, bind: Address) -> Finding:
+def check_admin_process(settings: Admin, bind: Address, own_broker: str = "") -> Finding:
     """Check packages and files of the admin process, and that its address can be listened on."""
     subject = "admin port"
     try:
@@ -315,10 +344,10 @@ def check_admin_process(settings: Admin, bind: Address) -> Finding:
     except ConfigError as error:
         remedy = "install the packages, or mend the files."
         return Finding(subject, Verdict.MISSING, str(error), remedy)
-    return check_port(subject, "admin.bind", bind)
+    return check_port(subject, "admin.bind", bind, own_broker)
 
 
-def check_listener(listener: MainListener | OtherListener) -> Finding:
+def check_listener(listener: MainListener | OtherListener, own_broker: str = "") -> Finding:
     """Check that a listener's address can be listened on, and its certificates can be read."""
     subject = f"listener {listener.name}"
     if listener.is_encrypted:
@@ -327,7 +356,7 @@ def check_listener(listener: MainListener | OtherListener) -> Finding:
         except ConfigError as error:
             return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
     if isinstance(listener.bind, Address):
-        return check_port(subject, bind_setting(listener), listener.bind)
+        return check_port(subject, bind_setting(listener), listener.bind, own_broker)
     folder = Path(listener.bind.path).parent
     if not os.access(folder, os.W_OK | os.X_OK):
         exists = folder.is_dir()
@@ -402,9 +431,9 @@ def check_data_directory(path: Path) -> Finding:
         remedy = "choose another with --data-dir or durability.data_dir, or mend this one."
         detail = f"{path}: {with_remedy(error.strerror or error, path)}"
         return Finding("data directory", Verdict.MISSING, detail, remedy)
-    creation = "" if path.exists() else ", will be created"
+    creation = "" if os.access(path, os.F_OK) else ", will be created"
     detail = f"{path.absolute()}{creation}, {free} free"
-    owner = path.stat().st_uid if path.exists() else os.geteuid()
+    owner = path.stat().st_uid if os.access(path, os.F_OK) else os.geteuid()
     if owner != os.geteuid():
         remedy = f"run the broker, and this, as its owner: sudo -u '#{owner}' penstock doctor …"
         detail += f"; it belongs to user {owner}, and this is user {os.geteuid()}"
@@ -438,6 +467,6 @@ def check_disk(path: Path, retention_bytes_max: int) -> Finding:
 
 def _existing_ancestor(path: Path) -> Path:
     """Return ``path``, or the closest directory above it that exists."""
-    while not path.exists() and path != path.parent:
+    while not os.access(path, os.F_OK) and path != path.parent:  # exists() may raise
         path = path.parent
     return path

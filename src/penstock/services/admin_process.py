@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.config.admin import Admin
 from penstock.services.child_process import ChildProcess
+from penstock.transport.file_version import FileVersion, file_version
 from penstock.transport.reserved_port import ReservedPort
 
 NAME: Final = "admin process"
@@ -32,22 +33,13 @@ def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) 
     return ChildProcess(NAME, _MODULE, port, broker, arguments)
 
 
-def file_versions(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return inode, modification time (nanoseconds) and size (bytes) of each file that the admin
-    process reads at its start.
+def file_versions(settings: Admin) -> list[FileVersion | None]:
+    """Return the version of each file that the admin process reads at its start.
 
-    None stands for a file that is not set or cannot be read. While the versions are equal, a reload
-    need not restart the process, which would end the sessions of operators.
+    While the versions are equal, a reload need not restart the process, which would end the
+    sessions of operators.
     """
-    versions: list[tuple[int, int, int] | None] = []
-    for file in (settings.certificate, settings.key, settings.token_file):
-        try:
-            found = Path(file).stat()
-        except OSError:
-            versions.append(None)
-        else:
-            versions.append((found.st_ino, found.st_mtime_ns, found.st_size))
-    return tuple(versions)
+    return [file_version(one) for one in (settings.certificate, settings.key, settings.token_file)]
 
 
 def reloadable_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -40,12 +41,21 @@ def make_private(data_dir: Path) -> int:
     directory without a store only its own mode is changed, for its files may belong to something
     else.
 
+    Raises:
+        ConfigError: this user may not enter the directory.
+
     Returns:
         The number of files and directories whose mode was changed.
     """
-    is_store = (data_dir / _STORE).is_dir()
-    if not data_dir.is_dir():
-        return 0
+    try:
+        if not data_dir.is_dir():
+            return 0
+        is_store = (data_dir / _STORE).is_dir()
+    except PermissionError as error:
+        raise ConfigError(
+            f"the data directory {data_dir} cannot be entered: {error.strerror}; run the broker as"
+            " its owner, or let this user enter it and the directories above it"
+        ) from error
     found = data_dir.stat()
     if found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid():
         logger.warning("the data directory %s is shared with other users", data_dir)

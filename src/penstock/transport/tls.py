@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from penstock.errors import ConfigError
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
+from penstock.transport.file_version import FileVersion, file_version
 
 if TYPE_CHECKING:  # the client library uses this module, and must not import pydantic
     from penstock.config.listener import Listener
@@ -82,22 +83,12 @@ class Certificates:
         self.reload()
         return True
 
-    def _file_versions(self) -> list[tuple[int, int, int] | None]:
-        """Return inode, modification time (nanoseconds) and size of each file; None for a missing
-        file."""
+    def _file_versions(self) -> list[FileVersion | None]:
         settings = self._settings
         names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
         for pair in settings.sni.values():
             names += [pair.certificate, pair.key]
-        found: list[tuple[int, int, int] | None] = []
-        for name in names:
-            try:
-                status = Path(name).stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return found
+        return [file_version(name) for name in names]
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings

@@ -1,5 +1,6 @@
 """Each check of the doctor, on something that is there and something that is not."""
 
+import asyncio
 import socket
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from penstock.config.admin import Admin
 from penstock.config.listener import OtherListener
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
+from penstock.services.control import Control
 from penstock.spark.java import Java, JavaNotFound
 from tests.support.dial import Authority
 
@@ -30,6 +32,26 @@ def test_a_free_port_is_ok_and_a_taken_one_blocks() -> None:
     assert taken.is_blocking
     assert "listener.bind" in taken.remedy
     assert doctor.check_port("MQTT port", "listener.bind", bind).verdict is Verdict.OK
+
+
+def test_an_address_of_the_broker_that_runs_is_no_mistake() -> None:
+    """`penstock doctor --config` called its own running broker another program."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        bind = Address("127.0.0.1", listener.getsockname()[1])
+        found = doctor.check_port("MQTT port", "listener.bind", bind, "/data")
+    assert found.verdict is Verdict.OK
+    assert found.detail == f"{bind} is in use, and the broker of /data runs"
+
+
+async def test_a_broker_that_runs_on_the_data_directory_is_noticed(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"durability": {"data_dir": str(tmp_path)}})
+    assert doctor.running_broker(settings) == ""
+    control = Control(tmp_path)
+    await control.open()
+    assert await asyncio.to_thread(doctor.running_broker, settings) == str(tmp_path)
+    await control.close()
 
 
 def test_a_data_directory_is_probed_without_being_made(tmp_path: Path) -> None:

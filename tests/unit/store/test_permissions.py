@@ -1,11 +1,13 @@
 """What others may not read is taken from them, and nothing else."""
 
 import logging
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from penstock.errors import ConfigError
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
 
 
@@ -68,6 +70,23 @@ def test_a_directory_that_everybody_writes_to_is_left_as_it_is(
 def test_one_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert make_private(tmp_path / "none") == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_may_not_be_entered_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """It was a traceback."""
+    closed = tmp_path / "closed"
+    (closed / "data").mkdir(parents=True)
+    closed.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        tmp_path.chmod(0o700)
+        os.seteuid(65_534)
+    try:
+        with pytest.raises(ConfigError, match="cannot be entered: Permission denied; run the"):
+            make_private(closed / "data")
+    finally:
+        os.seteuid(user)
+        closed.chmod(0o700)
 
 
 def test_what_is_made_meanwhile_is_private(tmp_path: Path) -> None:
