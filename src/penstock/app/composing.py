@@ -33,6 +33,7 @@ from penstock.engine.options import EventOptions, Offers, ServerOptions, Sharing
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 from penstock.runtime.dialler import with_established_mark
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
@@ -169,7 +170,7 @@ def _http_method(login: HttpLogin) -> Method:
     setting = f"http_login.token_file {login.token_file}"
     try:
         if login.token_file:
-            token = Path(login.token_file).read_text().strip()
+            token = read_regular(login.token_file).decode().strip()
         setting = f"http_login.ca_file {login.ca_file}"
         return HttpMethod(
             login.url, login.timeout_s, login.cache_s, login.ca_file, token, login.requests_max

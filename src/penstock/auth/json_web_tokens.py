@@ -20,7 +20,6 @@ import json
 import threading
 import time
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, final
 
 import jwt
@@ -33,6 +32,7 @@ from penstock.engine.access.access import Credentials
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
+from penstock.regular_file import FileVersion, file_version, read_regular
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -69,14 +69,14 @@ class KeySet:
         self._read_ended: threading.Event | None = None  # of the read that is under way
         self._waiting = 0
         self._keys: dict[str | None, jwt.PyJWK] = {}
-        self._read_version: tuple[int, int, int] | None = None  # of the file, at its last read
+        self._read_version: FileVersion | None = None  # of the file, at its last read
         self._service: WebService | None = None
         if source.startswith(("https://", "http://")):
             self._service = WebService(source, TIMEOUT_S, body_bytes_max=KEYS_BYTES_MAX)
             return
         try:
-            self._read_version = _file_version(Path(source))
-            self._keys = _parse_keys(Path(source).read_bytes())
+            self._read_version = file_version(source)
+            self._keys = _parse_keys(read_regular(source, KEYS_BYTES_MAX))
         except OSError as error:
             raise ConfigError(f"The key set {source} cannot be read: {error.strerror}.") from None
         except ValueError as error:
@@ -125,13 +125,12 @@ class KeySet:
 
     def _read_if_changed(self) -> None:
         """Read the key file again if it has changed; keep the old keys if that fails."""
-        path = Path(self._source)
-        version = _file_version(path)
+        version = file_version(self._source)
         if version == self._read_version:
             return
         self._read_version = version
         try:
-            self._keys = _parse_keys(path.read_bytes())
+            self._keys = _parse_keys(read_regular(self._source, KEYS_BYTES_MAX))
         except (OSError, ValueError) as error:
             logger.warning("The key set %s stays as it was: %s.", self._source, error)
         else:
@@ -255,15 +254,6 @@ class TokenMethod:
             raise ValueError("it ended")
         acl = claims.get(self._acl_claim)
         return Answer(reasons.SUCCESS, username, None if acl is None else parse_rules(acl), lasts_s)
-
-
-def _file_version(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, modification time (nanoseconds) and size of a file; None if it is missing."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:

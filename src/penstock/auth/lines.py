@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 
-FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 BLANKS: Final = " \t"
 
 
@@ -40,11 +40,7 @@ def lines_of(path: Path, kind: str) -> Iterator[tuple[str, str]]:
 
 def _text(path: Path, kind: str) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(f"The {kind} {path} is larger than {FILE_BYTES_MAX} bytes.")
-        return content.decode("utf-8-sig")
+        return read_regular(path).decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"The {kind} {path} cannot be read: {reason}.") from None

@@ -23,11 +23,11 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 
 UNAUTHENTICATED: Final = 16
 """The gRPC status code for a token that the server does not know, or no longer knows."""
@@ -75,8 +75,7 @@ def read_login(file: str) -> Login:
     if not file:
         return Login()
     try:
-        with Path(file).open(encoding="utf-8") as opened:
-            line = opened.read(_FILE_BYTES_MAX).strip()
+        line = read_regular(file, _FILE_BYTES_MAX).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cluster.credentials_file: {file} cannot be read: {error}") from error
     user, colon, password = line.partition(":")

@@ -12,10 +12,10 @@ import binascii
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final, final
 
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 
 _BLOCK: Final = r"-----BEGIN {0}-----\s*(\S+)\s*-+END {0}-+"
 _JWT: Final = re.compile(_BLOCK.format("NATS USER JWT"))
@@ -60,8 +60,7 @@ def read_login(file: str) -> Login:
     if not file:
         return NO_LOGIN
     try:
-        with Path(file).open(encoding="utf-8") as opened:
-            text = opened.read(_FILE_BYTES_MAX)
+        text = read_regular(file, _FILE_BYTES_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cluster.credentials_file: {file} cannot be read: {error}") from error
     jwt = _JWT.search(text)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 
 
 def read_file(file: str, what: str) -> bytes:
@@ -14,7 +13,7 @@ def read_file(file: str, what: str) -> bytes:
         ConfigError: the file cannot be read; ``what`` is its kind in the message: "Avro schema".
     """
     try:
-        return Path(file).read_bytes()
+        return read_regular(file)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"The {what} {file} cannot be read: {reason}.") from None

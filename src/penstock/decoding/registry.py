@@ -32,6 +32,7 @@ from penstock.config.registry import RegistryDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.decoder import DecodingPostponed
 from penstock.errors import ConfigError
+from penstock.regular_file import read_regular
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 
@@ -294,7 +295,7 @@ def _authorization(definition: RegistryDefinition) -> dict[str, str]:
     if not file:
         return {}
     try:
-        line = Path(file).read_text(encoding="utf-8").strip()
+        line = read_regular(file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"The file {file} for the registry cannot be read: {reason}.") from None

@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock.errors import ConfigError
 from penstock.mosquitto.findings import Line
+from penstock.regular_file import read_regular
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 DEFAULT_PORT: Final = 1883
@@ -173,13 +174,10 @@ def read_text(path: Path, kind: str) -> str:
         ConfigError: the file cannot be read, is too large, or is not UTF-8.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
+        content = read_regular(path, FILE_BYTES_MAX)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"Mosquitto's {kind} {path} cannot be read: {reason}.") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"Mosquitto's {kind} {path} is larger than {FILE_BYTES_MAX} bytes.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

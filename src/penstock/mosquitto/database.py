@@ -33,6 +33,7 @@ from typing import Final, final
 from penstock.errors import ConfigError, RemoteProtocolError
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
+from penstock.regular_file import read_regular
 
 FORMATS: Final = (5, 6)
 FILE_BYTES_MAX: Final = 16 * 1024**3
@@ -204,10 +205,7 @@ def read_database(path: Path, progress: Callable[[int, int], None] | None = None
         ConfigError: the file cannot be read, has another format, is cut off or damaged.
     """
     try:
-        size = path.stat().st_size
-        if size > FILE_BYTES_MAX:
-            raise ConfigError(f"Mosquitto's database {path} is larger than {FILE_BYTES_MAX} bytes.")
-        data = path.read_bytes()
+        data = read_regular(path, FILE_BYTES_MAX)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"Mosquitto's database {path} cannot be read: {reason}.") from None

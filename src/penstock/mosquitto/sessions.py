@@ -6,7 +6,7 @@
                   not published to this broker
       client   ─▶ session ─┬─ subscriptions
                            ├─ in flight ─▶ window, with its packet identifiers
-                           ├─ queued ────▶ queue, in its order
+                           ├─ queued ────▶ queue, in its order; behind a later message: a copy
                            ╰─ QoS 2 from the client, not released ─▶ packet identifier, and routed
       retained ─▶ retained messages
 
@@ -20,6 +20,7 @@ gets PUBREC and PUBCOMP for it later, and no subscriber gets the message twice.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,10 @@ from penstock.store.rocks import RocksStore
 
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
 _COMMIT_CLIENTS: Final = 1000
+_COPIES_BYTES_MIN: Final = 64 * 1024 * 1024
+"""Copies of messages may take so much, or twice the size of all messages if that is more: a
+database of one message that is in a queue a million times is not a million messages."""
+
 _SENT_STATES: Final = (WAIT_FOR_PUBACK, WAIT_FOR_PUBREC, RESEND_PUBREL, WAIT_FOR_PUBCOMP)
 _RECEIVED_STATES: Final = (RESEND_PUBREL, WAIT_FOR_PUBCOMP)
 
@@ -157,7 +162,9 @@ class _SessionImporter:
             port: by_name[name] for port, name in listener_names.items() if name in by_name
         }
         self._expiry_s_max = settings.limits.session_expiry_s_max
-        self._messages: dict[int, Message] = {}
+        self._places: dict[int, list[Message]] = {}  # a message and its copies, by number
+        sizes = [stored.size_bytes() for stored in snapshot.messages.values()]
+        self._copies_bytes_left = max(_COPIES_BYTES_MIN, 2 * sum(sizes))
         self._unreleased: list[tuple[Session, ClientMessage]] = []
         self._imported: Counter[str] = Counter()
         self._omitted: Counter[str] = Counter()
@@ -195,7 +202,7 @@ class _SessionImporter:
             message = None if stored is None else self._message_of(stored)
             if message is not None:
                 self._append(message)
-                self._messages[number] = message
+                self._places[number] = [message]
                 self._commit_if_large()
 
     def _append(self, message: Message) -> None:
@@ -340,13 +347,14 @@ class _SessionImporter:
             if entry.qos == 0:
                 self._omitted["QoS 0 messages in queues, which Penstock keeps in memory only"] += 1
                 continue
-            message = self._messages.get(entry.number)
-            if message is None:
+            if entry.number not in self._places:
                 self._omitted["messages in queues, expired"] += 1
                 continue
-            if message.offset <= latest:  # a retained message that it got when it subscribed
-                message = message.copy_for_session()
-                self._append(message)
+            self._commit_if_large()
+            message = self._after(entry.number, latest)
+            if message is None:
+                self._omitted["messages in queues, repeated without end"] += 1
+                continue
             latest = message.offset
             ids = (entry.subscription_id,) if entry.subscription_id else ()
             if number <= in_flight and session.adopt_in_flight(
@@ -361,6 +369,26 @@ class _SessionImporter:
                 continue
             session.deliver(message, entry.qos, entry.retain, ids, False, self._now)
             self._imported["messages in queues"] += 1
+
+    def _after(self, number: int, offset: int) -> Message | None:
+        """Return a message of this number that is behind ``offset`` in the log, because a queue has
+        the order of the log.
+
+        A message that is behind a later one, such as a retained message that a client got when it
+        subscribed, is there once more, for all clients; None if all copies together would be too
+        large.
+        """
+        places = self._places[number]
+        at = bisect_right(places, offset, key=_offset_of)
+        if at < len(places):
+            return places[at]
+        message = places[0].copy_for_session()
+        if message.size_bytes() > self._copies_bytes_left:
+            return None
+        self._copies_bytes_left -= message.size_bytes()
+        self._append(message)
+        places.append(message)
+        return message
 
     def _receive(self, session: Session, entry: ClientMessage) -> None:
         """Store the packet identifier of a QoS 2 message that the client has not released."""
@@ -411,3 +439,7 @@ class _SessionImporter:
         if commit.has_writes:
             self._store.commit(commit)
         self._server.context.store_health.mark_committed(commit)
+
+
+def _offset_of(message: Message) -> int:
+    return message.offset

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.config.admin import Admin
+from penstock.regular_file import FileVersion, file_version
 from penstock.services.child_process import ChildProcess
-from penstock.transport.file_version import FileVersion, file_version
 from penstock.transport.reserved_port import ReservedPort
 
 NAME: Final = "admin process"

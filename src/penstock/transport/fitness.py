@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from penstock.regular_file import read_regular
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -132,7 +133,7 @@ def read(use: Use) -> Fitness:
     from cryptography import x509  # only brokers with TLS load it
 
     try:
-        text = Path(use.file).read_bytes()
+        text = read_regular(use.file)
         if use.kind == "revocations":
             lists = [x509.load_pem_x509_crl(block) for block in _CRL.findall(text)]
             ends = [one.next_update_utc for one in lists]

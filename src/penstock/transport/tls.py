@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from penstock.errors import ConfigError
+from penstock.regular_file import FileVersion, file_version, read_regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
-from penstock.transport.file_version import FileVersion, file_version
 
 if TYPE_CHECKING:  # the client library uses this module, and must not import pydantic
     from penstock.config.listener import Listener
@@ -174,9 +174,10 @@ def read_pair(
         ConfigError: a file cannot be read, or the key does not belong to the certificate.
     """
     try:
+        read = read_regular(certificate), read_regular(key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=_no_password)
-        return certificate.read_bytes(), key.read_bytes()
+        return read
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{whose}: the certificate {certificate} with the key {key} cannot be used:"
@@ -191,8 +192,9 @@ def read_authorities(file: Path) -> bytes:
         ConfigError: the file cannot be used.
     """
     try:
+        read = read_regular(file)
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
-        return file.read_bytes()
+        return read
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         reason = "it is not PEM" if isinstance(error, ssl.SSLError) else error
         raise ConfigError(

@@ -11,11 +11,12 @@ from typing import Final
 import pytest
 
 from penstock.config.load import load_settings
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import MICROSECONDS
 from penstock.engine.session.inbound import ids_in
 from penstock.errors import ConfigError, StoreFailed
-from penstock.mosquitto import importing
+from penstock.mosquitto import importing, sessions
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
 from penstock.mosquitto.findings import MISSING
 from penstock.mosquitto.importing import ImportRequest, ImportResult, import_mosquitto
@@ -211,6 +212,37 @@ def test_a_large_message_comes_over_whole(wanted: ImportRequest, tmp_path: Path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+def test_a_message_that_is_in_queues_again_and_again_does_not_fill_the_disk(
+    wanted: ImportRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was a copy of its own, all in one commit: 240 MB of 1 MB, and then OverflowError."""
+    monkeypatch.setattr(sessions, "_COPIES_BYTES_MIN", 0)
+    monkeypatch.setattr(sessions, "_COMMIT_BYTES", 500_000)
+    commits: list[Commit] = []
+    commit = RocksStore.commit
+
+    def counted(store: RocksStore, one: Commit) -> None:
+        commits.append(one)
+        commit(store, one)
+
+    monkeypatch.setattr(RocksStore, "commit", counted)
+    chunks = [message(1, "plant/old", bytes(100_000), 1), message(2, "plant/n", bytes(100_000), 1)]
+    for name in ("alice", "bob"):
+        chunks.append(client(name, NEVER, port=1883))
+        chunks += [client_message(name, number, 0, 1, QUEUED) for number in (2, 1, 1, 1, 1, 1, 1)]
+    (tmp_path / "mosquitto.db").write_bytes(database(6, *chunks))
+    imported = run(wanted)
+    found, bodies = recovered(imported)
+    for name in ("alice", "bob"):  # they share the copies
+        queues = found.queues[session(found, name).number]
+        queued = [bodies[offset] for run in queues for offset in run.offsets]
+        assert len(queued) == 1 + 4
+    assert len(bodies) == 2 + 4
+    assert len(commits) > 1  # in the middle of a queue
+    report = (wanted.directory / "report.txt").read_text()
+    assert "messages in queues, repeated without end: 4" in report
+
+
 def test_the_user_of_the_broker_whose_directories_are_there_may_read_all(
     wanted: ImportRequest, tmp_path: Path
 ) -> None:
