@@ -22,6 +22,8 @@ from penstock.control.metric_families import FAMILIES
 from penstock.control.metric_page import exposed_names, process_names
 from penstock.control.reader_requests import Lease, LeaseGrant
 from penstock.protocol.packets import Publish
+from penstock.services.child_process import SILENT_S_MAX, SUSPECT_S
+from penstock.stream.client import StreamClient
 from tests.support.admin_http import get
 from tests.support.bridged import with_bridges
 from tests.support.broker import Broker, environment
@@ -61,15 +63,15 @@ def value(values: Values, name: str, **labels: str) -> float:
     return values[f"penstock_{name}", frozenset(labels.items())]
 
 
-def admin_processes(broker: Broker) -> list[int]:
-    """The processes of the broker's family that are its admin process."""
+def processes(broker: Broker, module: bytes = b"penstock.admin.service") -> list[int]:
+    """The processes of the broker's family that run a module: its admin process, or another."""
     found = []
     for pid in broker.family():
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"penstock.admin.service" in command:
+        if module in command:
             found.append(pid)
     return found
 
@@ -221,7 +223,7 @@ def test_a_broker_that_works_is_alive_and_ready(watched: Broker) -> None:
     assert get(watched, "/healthz").checks == {"loop": True}
     answer = get(watched, "/readyz")
     assert answer.status == 200
-    assert answer.checks == dict.fromkeys(("loop", "store", "disk", "accepting"), True)
+    assert answer.checks == dict.fromkeys(("loop", "store", "disk", "accepting", "stream"), True)
     assert get(watched, "/readyz", "HEAD").status == 200
 
 
@@ -307,12 +309,12 @@ def test_a_killed_admin_process_is_started_again_and_the_broker_goes_on(
 ) -> None:
     client = clients.join(admin_broker, "c")
     get(admin_broker, "/healthz")
-    (pid,) = admin_processes(admin_broker)
+    (pid,) = processes(admin_broker)
     os.kill(pid, signal.SIGKILL)
     client.publish("t", b"x", qos=1)
 
     def is_another() -> bool:
-        return admin_processes(admin_broker) not in ([], [pid])
+        return processes(admin_broker) not in ([], [pid])
 
     wait_for("another one", is_another)
     assert get(admin_broker, "/healthz").status == 200  # at the same address
@@ -320,6 +322,48 @@ def test_a_killed_admin_process_is_started_again_and_the_broker_goes_on(
     assert restarts == 1
     assert admin_broker.stop() == 0
     assert admin_broker.family() == []
+
+
+@pytest.mark.torture("waits for 20 s; test_child_process has it in short")
+def test_a_stream_service_that_hangs_is_told_of_and_started_again_and_a_reader_goes_on(
+    tmp_path: Path, clients: Clients
+) -> None:
+    with running_broker(tmp_path, SETTINGS, stream=True) as broker:
+        client = clients.join(broker, "c")
+        client.publish("t", b"x", qos=1)
+        module = b"penstock.stream.service"
+        with StreamClient("{}:{}".format(*broker.stream_address)) as reader:
+            epoch = reader.offsets("messages").epoch
+            (pid,) = processes(broker, module)
+            os.kill(pid, signal.SIGSTOP)
+            client.publish("t", b"y", qos=1)
+
+            def is_told() -> bool:
+                answer = get(broker, "/readyz")
+                return answer.status == 503 and not answer.checks["stream"]
+
+            wait_for("readiness to say it", is_told, SILENT_S_MAX)
+            assert "the stream service has given no sign of life for" in get(broker, "/readyz").why(
+                "stream"
+            )
+            silent_s = value(scrape(broker), "child_silent_seconds", process="stream service")
+            assert silent_s >= SUSPECT_S
+            batches = reader.read("messages", epoch, 0, 2, columns=["payload"])
+            rows = [row["payload"] for batch in batches for row in batch.to_pylist()]
+        assert rows == [b"x", b"y"]
+        assert processes(broker, module) != [pid]
+        assert value(scrape(broker), "child_hangs_total", process="stream service") == 1
+        assert get(broker, "/readyz").status == 200
+        assert "the stream service hangs: it gave no sign of life for 20 s" in broker.log()
+
+
+@pytest.mark.torture("waits for 20 s; test_child_process has it in short")
+def test_an_admin_process_that_hangs_is_started_again(admin_broker: Broker) -> None:
+    get(admin_broker, "/healthz")
+    (pid,) = processes(admin_broker)
+    os.kill(pid, signal.SIGSTOP)
+    wait_for("another one", lambda: processes(admin_broker) not in ([], [pid]), 60.0)
+    assert get(admin_broker, "/healthz").status == 200
 
 
 def test_it_ends_with_a_broker_that_is_killed(admin_broker: Broker) -> None:

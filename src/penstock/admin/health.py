@@ -7,6 +7,7 @@ loop       yes    yes    the broker does not answer in time: its event loop is b
 store             yes    the store cannot write, or the commit under way takes too long
 disk              yes    the file system of the data directory has too few free bytes
 accepting         yes    the broker is draining, or is shutting down
+stream            yes    the stream service gives no sign of life; the broker is about to restart it
 =========  =====  =====  =======================================================================
 
 A member of a cluster has the check ``role``, too: only the primary is ready for clients, unless the
@@ -91,7 +92,13 @@ async def check_readiness(
     if isinstance(found, Check):
         return [found, disk], None
     health = found.answer
-    checks = [_loop_check(found), _store_check(health), disk, _accepting_check(health)]
+    checks = [
+        _loop_check(found),
+        _store_check(health),
+        disk,
+        _accepting_check(health),
+        _stream_check(health),
+    ]
     if health.role or required.role == STANDBY:
         checks.append(role_check(health, required))
     return checks, health
@@ -142,6 +149,12 @@ def _disk_check(data_dir: Path, free_bytes_min: int) -> Check:
     if not passes:
         text += f", fewer than admin.disk_free_bytes_min ({free_bytes_min:,})"
     return Check("disk", passes, text)
+
+
+def _stream_check(health: Health) -> Check:
+    if health.stream_failure:
+        return Check("stream", False, f"{health.stream_failure}: readers of the log wait")
+    return Check("stream", True, "the stream service gives signs of life, if there is one")
 
 
 def _accepting_check(health: Health) -> Check:

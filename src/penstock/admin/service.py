@@ -36,6 +36,7 @@ from penstock.auth.admin_tokens import AdminTokens, read_admin_grants
 from penstock.config.address import Address
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import configure_logs, get_logger
+from penstock.telemetry.sign_of_life import SIGN_S, give_sign
 from penstock.telemetry.terminal import guard_terminals
 
 logger = get_logger(__name__)
@@ -134,8 +135,16 @@ async def _serve(server: uvicorn.Server, listening: socket.socket, url: str) -> 
     except BrokenPipeError:  # the broker was killed meanwhile
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    signs = asyncio.create_task(_give_signs())
     await server.serve(sockets=[listening])
+    signs.cancel()
     return 0
+
+
+async def _give_signs() -> None:
+    while True:
+        give_sign()
+        await asyncio.sleep(SIGN_S)
 
 
 def _listen(bind: Address) -> socket.socket:

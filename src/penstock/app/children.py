@@ -55,6 +55,12 @@ class Children:
         """Yield the samples for a scrape."""
         for child in self.processes():
             yield "child_restarts", (child.name,), child.restarts
+            yield "child_hangs", (child.name,), child.hangs
+            yield "child_silent_seconds", (child.name,), child.silent_s
+
+    def stream_failure(self) -> str:
+        """Return a sentence about a stream service that hangs; empty while it does not."""
+        return "" if self.stream is None else self.stream.hang
 
     async def prepare(self) -> None:
         """Reserve the ports of the child processes and check their requirements, so that a mistake

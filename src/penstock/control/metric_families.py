@@ -77,6 +77,18 @@ _BROKER: Final = (
         ("process",),
     ),
     Family(
+        "child_hangs",
+        COUNTER,
+        "Times that a process beside the broker gave no sign of life for 20 s and was killed",
+        ("process",),
+    ),
+    Family(
+        "child_silent_seconds",
+        GAUGE,
+        "Time since the last sign of life of a process beside the broker, one every 2 s",
+        ("process",),
+    ),
+    Family(
         "loop_lag_seconds",
         HISTOGRAM,
         "How late the event loop ran a timer, measured four times a second",

@@ -27,6 +27,7 @@ class Health(msgspec.Struct, frozen=True):
         role: its role in its cluster; empty without a cluster.
         lag: number of log entries that its view lacks, compared with the primary's last heartbeat.
         primary: the name of the primary of the cluster; empty while none is known.
+        stream_failure: a sentence about the stream service while it hangs; else empty.
     """
 
     store_failure: str
@@ -36,6 +37,7 @@ class Health(msgspec.Struct, frozen=True):
     role: str = ""
     lag: int = 0
     primary: str = ""
+    stream_failure: str = ""
 
 
 class ReadMetrics(

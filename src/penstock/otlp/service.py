@@ -41,6 +41,7 @@ from penstock.otlp.span_queue import SpanQueue
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import Credentials
 from penstock.telemetry.logs import Sentence, configure_logs, get_logger
+from penstock.telemetry.sign_of_life import SIGN_S, give_sign
 from penstock.telemetry.terminal import guard_terminals
 from penstock.version import __version__
 
@@ -113,7 +114,8 @@ class Exporter:
         threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in threads:
             thread.start()
-        self._stop.wait()
+        while give_sign() and not self._stop.wait(SIGN_S):
+            pass
         ends_s = time.monotonic() + SHUTDOWN_S_MAX
         for thread in threads:
             thread.join(max(0.0, ends_s - time.monotonic()))

@@ -30,7 +30,7 @@ def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) 
         arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
     broker = ("--data-dir", str(data_dir), "--bind", str(port), "--broker-pid", str(os.getpid()))
-    return ChildProcess(NAME, _MODULE, port, broker, arguments)
+    return ChildProcess(NAME, _MODULE, port, broker, arguments, gives_signs=True)
 
 
 def file_versions(settings: Admin) -> list[FileVersion | None]:

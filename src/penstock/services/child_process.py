@@ -4,7 +4,11 @@
 
       start ─▶ running ── ends ─▶ a warning, a pause ─▶ running …   the pause doubles, 0.5 to
                   ╰── restart ──▶ running, at once                  30 s, until a run was steady
+                  ╰── hangs ────▶ SIGKILL, then as above
       stop ──▶ SIGTERM ── 5 s, or stop_timeout_s ──▶ SIGKILL
+
+A child hangs if it does not give the signs of life that it should (``telemetry.sign_of_life``) for
+``SILENT_S_MAX``, or has printed nothing ``START_S_MAX`` after its start.
 
 A child's work cannot delay the event loop. A child ends when its standard input does, hence also
 when the broker is killed. Its port is reserved from before its first start until ``stop``, because
@@ -31,6 +35,16 @@ _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
 _STEADY_S: Final = 30.0  # a run this long resets the backoff
 STOP_TIMEOUT_S: Final = 5.0  # from SIGTERM to SIGKILL
+SILENT_S_MAX: Final = 20.0
+"""Seconds without a sign of life after which a child is killed; a busy machine gives it some."""
+
+SUSPECT_S: Final = 10.0
+"""Seconds without a sign of life after which the broker says so."""
+
+START_S_MAX: Final = 120.0
+"""Seconds from the start to the first line after which a child is killed."""
+
+_LOOK_S: Final = 1.0  # between two looks at the silence
 _PORT_RETRY_S: Final = 0.05
 PORT_WAIT_S_MAX: Final = 3.0  # for the child of a killed broker to release its port
 
@@ -48,10 +62,13 @@ class ChildProcess:
             kinds: secrets are passed as names of files.
         on_line: called with each line that the child prints; None logs a line with ``ready``.
         stop_timeout_s: time in seconds from SIGTERM to SIGKILL.
+        gives_signs: whether the child gives signs of life, and is watched for them.
         on_exit: called with the exit code when the child has ended by itself; None for no callback.
 
     Attributes:
         restarts: how often the child ended and was started again, for whatever reason.
+        hangs: how often it was killed because it hung.
+        silent_s: seconds since the last sign of life, or since the start; 0 without signs.
     """
 
     def __init__(
@@ -64,6 +81,7 @@ class ChildProcess:
         on_line: Callable[[str], None] | None = None,
         stop_timeout_s: float = STOP_TIMEOUT_S,
         on_exit: Callable[[int], None] | None = None,
+        gives_signs: bool = False,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -73,6 +91,10 @@ class ChildProcess:
         self._on_line = on_line or self._log_if_ready
         self._stop_timeout_s = stop_timeout_s
         self._on_exit = on_exit
+        self._gives_signs = gives_signs
+        self.hangs = 0
+        self.silent_s = 0.0
+        self._has_printed = False
         self._is_restarting = False
         self._process: Process | None = None
         self._watch_task: asyncio.Task[None] | None = None
@@ -81,6 +103,16 @@ class ChildProcess:
     def address(self) -> str:
         """The address HOST:PORT on which the child listens."""
         return str(self._port)
+
+    @property
+    def hang(self) -> str:
+        """A sentence about a child that is silent for long, before it is killed; else empty."""
+        if not self._has_printed or self.silent_s < SUSPECT_S:
+            return ""
+        return (
+            f"the {self.name} has given no sign of life for {self.silent_s:.0f} s; after"
+            f" {SILENT_S_MAX:.0f} s it is killed and started again"
+        )
 
     def start(self) -> None:
         """Start and watch the child until ``stop``."""
@@ -157,9 +189,31 @@ class ChildProcess:
             self.restart(self._arguments)
         output = process.stdout
         assert output is not None
-        async for line in output:
-            self._on_line(line.decode(errors="replace").strip())
-        return await process.wait()
+        watching = asyncio.create_task(self._kill_if_it_hangs(process))
+        try:
+            async for line in output:
+                self._has_printed, self.silent_s = True, 0.0
+                self._on_line(line.decode(errors="replace").strip())
+            return await process.wait()
+        finally:
+            watching.cancel()
+            self._has_printed, self.silent_s = False, 0.0
+
+    async def _kill_if_it_hangs(self, process: Process) -> None:
+        """Kill the child once it hangs. Its silence is counted in pauses of this event loop: while
+        the broker itself stood still, signs of the child wait in the pipe."""
+        if not self._gives_signs:
+            return
+        while self.silent_s < (SILENT_S_MAX if self._has_printed else START_S_MAX):
+            await asyncio.sleep(_LOOK_S)
+            self.silent_s += _LOOK_S
+        self.hangs += 1
+        logger.error(
+            "the %s hangs: it gave no sign of life for %.0f s; it is killed",
+            self.name,
+            self.silent_s,
+        )
+        process.kill()
 
     def _log_if_ready(self, line: str) -> None:
         if line.startswith(_READY):

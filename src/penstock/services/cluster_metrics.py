@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, final, get_args
 
+import msgspec
+
 from penstock.cluster.beats import RoleName
 from penstock.cluster.log import LogState, LogUnavailable
 from penstock.cluster.member import Member
@@ -110,15 +112,8 @@ class ClusterMetrics:
         primary = member.primary()
         beat = member.beat()
         lag = 0 if primary is None else max(0, primary.applied - beat.applied)
-        return Health(
-            health.store_failure,
-            health.commit_waits_s,
-            health.draining,
-            health.shutting_down,
-            beat.role,
-            lag,
-            "" if primary is None else primary.node,
-        )
+        node = "" if primary is None else primary.node
+        return msgspec.structs.replace(health, role=beat.role, lag=lag, primary=node)
 
 
 @final
@@ -129,6 +124,7 @@ class StandbyMetrics:
         cluster: the metrics of the member.
         build: version, kind of build, and Python's version.
         sources: functions that yield the samples of further parts of the standby.
+        stream_failure: returns a sentence about a stream service that hangs; else empty.
     """
 
     def __init__(
@@ -136,7 +132,9 @@ class StandbyMetrics:
         cluster: ClusterMetrics,
         build: tuple[str, str, str],
         sources: Iterable[Callable[[], Iterable[MetricSample]]],
+        stream_failure: Callable[[], str],
     ) -> None:
+        self._stream_failure = stream_failure
         self._cluster = cluster
         self._build = build
         self._sources = tuple(sources)
@@ -150,7 +148,8 @@ class StandbyMetrics:
     async def health(self, request: ReadHealth) -> Health:
         """Return the role of the member; a standby has neither commits nor clients."""
         del request
-        return self._cluster.health(Health("", 0.0, False, False))
+        found = Health("", 0.0, False, False, stream_failure=self._stream_failure())
+        return self._cluster.health(found)
 
     async def read(self, request: ReadMetrics) -> Metrics:
         """Return all metrics that a standby has."""

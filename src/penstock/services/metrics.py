@@ -59,6 +59,7 @@ class MetricsReader:
         store: the store with the broker's log.
         listeners: the names of the listeners.
         sources: functions that return the samples of further parts of the broker.
+        stream_failure: returns a sentence about a stream service that hangs; else empty.
         cluster: the metrics of the broker as a member of a cluster; None if it is no member.
     """
 
@@ -69,9 +70,11 @@ class MetricsReader:
         store: RocksStore,
         listeners: Sequence[str],
         sources: Sequence[MetricSource],
+        stream_failure: Callable[[], str],
         cluster: ClusterMetrics | None = None,
     ) -> None:
         self._cluster = cluster
+        self._stream_failure = stream_failure
         self._server = server
         self._driver = driver
         self._store = store
@@ -91,8 +94,8 @@ class MetricsReader:
         self._survey.stop()
 
     async def health(self, request: ReadHealth) -> Health:
-        """Return the failure of the store, the age in seconds of the commit under way, and whether
-        the broker drains or shuts down."""
+        """Return the failures of store and stream service, the age in seconds of the commit under
+        way, and whether the broker drains or shuts down."""
         del request
         server = self._server
         found = Health(
@@ -100,6 +103,7 @@ class MetricsReader:
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
+            stream_failure=self._stream_failure(),
         )
         return found if self._cluster is None else self._cluster.health(found)
 

@@ -24,7 +24,8 @@ def otlp_process(data_dir: Path, arguments: Sequence[str]) -> ChildProcess:
         data_dir: the broker's data directory.
         arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
-    return ChildProcess(NAME, _MODULE, None, ("--data-dir", str(data_dir)), arguments)
+    broker = ("--data-dir", str(data_dir))
+    return ChildProcess(NAME, _MODULE, None, broker, arguments, gives_signs=True)
 
 
 def reloadable_arguments(settings: OpenTelemetry, stream: Sequence[str]) -> tuple[str, ...]:

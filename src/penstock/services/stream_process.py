@@ -30,7 +30,7 @@ def stream_process(
         arguments: the arguments that a reload may change; see ``reloadable_arguments``.
     """
     fixed_arguments = ("--data-dir", str(data_dir), "--bind", str(port), "--streams", streams)
-    return ChildProcess(NAME, _MODULE, port, fixed_arguments, arguments)
+    return ChildProcess(NAME, _MODULE, port, fixed_arguments, arguments, gives_signs=True)
 
 
 def reloadable_arguments(publishing: str, options: Sequence[str]) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 """Waits until the stream service's process should stop: for SIGTERM, SIGINT or the end of its
-standard input."""
+standard input. Gives signs of life meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import sys
+
+from penstock.telemetry.sign_of_life import SIGN_S, give_sign
 
 
 class StopSignal:
@@ -26,9 +28,12 @@ class StopSignal:
             signal.signal(number, lambda _number, _frame: None)
 
     def wait(self) -> None:
-        """Block until the process should stop."""
+        """Block until the process should stop; give signs of life."""
         standard_input = sys.stdin.fileno()
-        while True:
-            readable, _, _ = select.select((self._wakeup_pipe, standard_input), (), ())
-            if self._wakeup_pipe in readable or not os.read(standard_input, 4096):
+        watched = (self._wakeup_pipe, standard_input)
+        while give_sign():
+            readable, _, _ = select.select(watched, (), (), SIGN_S)
+            if self._wakeup_pipe in readable:
+                return
+            if readable and not os.read(standard_input, 4096):
                 return

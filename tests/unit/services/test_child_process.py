@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
 from penstock.services import child_process
 from penstock.services.child_process import ChildProcess, reserve_port
+from penstock.telemetry.sign_of_life import SIGN
 from tests.support.deadline import until
 
 
@@ -53,6 +57,61 @@ async def test_nobody_else_is_given_the_port_before_the_service_ends() -> None:
             other.bind(("127.0.0.1", settled.port))
         await service.stop()
         other.bind(("127.0.0.1", settled.port))
+
+
+async def test_a_service_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under SIGSTOP it was noticed by nobody: only its exit was watched."""
+    monkeypatch.setattr(child_process, "_BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(child_process, "_LOOK_S", 0.05)
+    monkeypatch.setattr(child_process, "SUSPECT_S", 0.5)
+    monkeypatch.setattr(child_process, "SILENT_S_MAX", 1.0)
+    (tmp_path / "beating.py").write_text(
+        "import os\n"
+        "from penstock.stream import stop_signal\n"
+        "stop_signal.SIGN_S = 0.02\n"
+        "signal = stop_signal.StopSignal()\n"
+        "print('pid', os.getpid(), flush=True)\n"
+        "signal.wait()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    pids: list[int] = []
+    signs = 0
+
+    def on_line(line: str) -> None:
+        nonlocal signs
+        if line.startswith("pid"):
+            pids.append(int(line.split()[1]))
+        signs += line == SIGN
+
+    child = ChildProcess("stream service", "beating", None, (), (), on_line, gives_signs=True)
+    child.start()
+    await until("signs of life", lambda: signs >= 10)
+    assert (child.restarts, child.hang) == (0, "")
+    os.kill(pids[0], signal.SIGSTOP)
+    await until("the broker to say so", lambda: child.hang)
+    assert "the stream service has given no sign of life for" in child.hang
+    await until("another process", lambda: len(pids) == 2)
+    before = signs
+    await until("its signs of life", lambda: signs > before)
+    await child.stop()
+    assert (child.hangs, child.restarts, child.hang) == (1, 1, "")
+    assert "the stream service hangs: it gave no sign of life for 1 s; it is killed" in caplog.text
+
+
+async def test_a_service_that_hangs_before_its_first_line_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "_LOOK_S", 0.05)
+    monkeypatch.setattr(child_process, "START_S_MAX", 0.2)
+    (tmp_path / "mute.py").write_text("import signal\nsignal.pause()\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    child = ChildProcess("stream service", "mute", None, (), gives_signs=True)
+    child.start()
+    await until("the second start", lambda: child.restarts)
+    await child.stop()
+    assert child.hangs >= 1
 
 
 async def test_a_service_that_cannot_be_started_is_tried_again(

@@ -56,11 +56,21 @@ function shown(checks, now) {
       card('Log', bytes(sum(now, 'log_bytes')), `offsets ${count(sum(now, 'log_earliest_offset'))} to ${count(sum(now, 'log_end_offset'))}`),
       card('Store', sum(now, 'store_works') ? 'works' : 'cannot write', `${count(sum(now, 'store_outages'))} outages, commit under way ${span(sum(now, 'commit_waits_seconds'))}`),
       ...certificates(now),
+      ...children(now),
       card('Up', span(sum(now, 'uptime_seconds')), `${count(sum(now, 'retained_messages'))} retained messages, ${count(sum(now, 'bans'))} bans`)),
     make('h2', {}, 'Clients at a limit'),
     make('div', { class: 'cards' }, (now.samples.clients_at_limit || []).map(([[limit], value]) =>
       make('div', { class: 'card' }, make('h3', {}, limit.replaceAll('_', ' ')), make('strong', { class: value ? 'warn' : null }, count(value))))),
   ];
+}
+
+function children(now) {
+  const valueOf = (name, process) => (now.samples[name] || []).find(([[one]]) => one === process)?.[1] || 0;
+  return (now.samples.child_restarts || []).map(([[process], restarts]) => {
+    const silent = valueOf('child_silent_seconds', process), suspect = silent >= 10;
+    return make('div', { class: 'card' }, make('h3', {}, process), make('strong', { class: suspect ? 'bad' : null }, suspect ? `silent for ${span(silent)}` : 'runs'),
+      make('p', {}, `${count(restarts)} restarts, ${count(valueOf('child_hangs', process))} because it hung`));
+  });
 }
 
 function certificates(now) {
