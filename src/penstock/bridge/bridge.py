@@ -45,6 +45,7 @@ from penstock.engine.server.server import Server
 from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topics import bridge_state_topic
 from penstock.errors import LocalProtocolError
 from penstock.masking import mask_secrets
 from penstock.protocol import reasons
@@ -103,6 +104,7 @@ class Bridge(ClientCallbacks):
         self._unanswered: dict[int, str] = {}  # topic filters without SUBACK, by packet identifier
         self._is_accepted = False  # CONNACK has accepted the present connection
         self._subscribe_error = ""  # the latest subscription that the remote broker refused
+        server.router.own_bridge_states.add(bridge_state_topic(remote.name))
         self._session = self._open_session(session_of(remote.name), driver.now())
         urls = [RemoteUrl.parse(address) for address in remote.addresses]
         backoff = Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random)

@@ -21,6 +21,7 @@ from penstock.cli.operator_commands import (
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
 
 app = typer.Typer(no_args_is_help=True, help="Clients that a running broker refuses for a time.")
 
@@ -85,7 +86,7 @@ def add(
     banned = ask_broker(
         config, data_dir, MakeBan(kind, value, parse_age_s("--for", lasts), why), str
     )
-    print(f"banned {kind} {banned}")
+    print(f"banned {kind} {printable(banned)}")
     if kick:
         names = {kind: banned if kind == "address" else exact_pattern(value)}
         session_filter = session_filter_of(

@@ -19,6 +19,7 @@ from penstock.cli.message_format import (
     with_current_time,
 )
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import TerminalSafe, bytes_for_terminal
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class PrintOptions:
     """The options for printing a message."""
 
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print the topic before the payload.")
+        bool, typer.Option("-v", "--verbose", help="Print the topic before the payload, escaped.")
     ] = False
     form: Annotated[
         str | None,
@@ -85,7 +86,7 @@ class PrintOptions:
             return _join_pieces(pieces, end, on_terminal)
         if self.verbose:
             return lambda received: (
-                received.message.topic.encode()
+                printable(received.message.topic).encode()
                 + b" "
                 + (received.message.payload or b"(null)")
                 + end

@@ -37,6 +37,7 @@ GROUP_ROWS_MAX: Final = 131_072
 GROUP_BYTES_MAX: Final = 32 * 2**20
 """Most bytes that are collected for one group, unless a single batch has more."""
 
+_FORMULA_BEGINNINGS: Final = "=+-@\t\r"
 _QUOTED_CHARACTERS: Final = frozenset(',"\r\n')
 
 
@@ -143,9 +144,27 @@ class InfiniteTime(PenstockError):
     """Raised for a time that is infinite, which neither Arrow nor Parquet can represent."""
 
 
-def csv_line(fields: Iterable[str | None]) -> bytes:
-    """Return a line of CSV as RFC 4180 has it; None is an empty field, empty text is ``""``."""
+def csv_line(fields: Iterable[str | None], *, escape_formulas: bool = False) -> bytes:
+    """Return a line of CSV as RFC 4180 has it; None is an empty field, empty text is ``""``.
+
+    Args:
+        fields: the text of each field.
+        escape_formulas: put ' before text that a spreadsheet takes for a formula: text that begins
+            with = + - @ tab or carriage return, and is no number (OWASP, CSV Injection).
+    """
+    if escape_formulas:
+        fields = [f"'{text}" if text and _is_formula(text) else text for text in fields]
     return (",".join(map(_csv_field, fields)) + "\r\n").encode(errors="surrogateescape")
+
+
+def _is_formula(text: str) -> bool:
+    if text[0] not in _FORMULA_BEGINNINGS:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _csv_field(text: str | None) -> str:

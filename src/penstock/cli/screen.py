@@ -81,7 +81,7 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 def print_heading(text: str) -> None:
     """Print a heading for the lines below it."""
-    Screen().print(Text(text, style="bold"), soft_wrap=True)
+    Screen().print(Text(printable(text), style="bold"), soft_wrap=True)
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:

@@ -46,6 +46,13 @@ def sql(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="In CSV put ' before text that a spreadsheet takes for a formula: = + - @.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print to standard error what was read of the log.")
@@ -90,7 +97,7 @@ def sql(
     if invalid is not None:
         raise ConfigError(f"-t: not a topic filter: {invalid!r}")
     exit_on_sigterm()  # so that DuckDB's files and unfinished files are removed
-    rows = SqlOutput(output, as_json=as_json, force=force)
+    rows = SqlOutput(output, as_json=as_json, force=force, escape_formulas=escape_formulas)
     declared = settings.tables.declared
     try:
         with (

@@ -81,14 +81,18 @@ class SqlOutput:
         path: the file; None for standard output.
         as_json: print JSON lines.
         force: write over an existing file.
+        escape_formulas: as for ``csv_line``.
 
     Raises:
         ConfigError: the file cannot be written; nothing was read from the log yet.
     """
 
-    def __init__(self, path: Path | None, *, as_json: bool, force: bool) -> None:
+    def __init__(
+        self, path: Path | None, *, as_json: bool, force: bool, escape_formulas: bool = False
+    ) -> None:
         self._path = path
         self._as_json = as_json
+        self._csv_line = partial(csv_line, escape_formulas=escape_formulas)
         self._kind = "" if path is None else kind_of(path)
         self._file = None if path is None else UnfinishedFile(path, force=force)
 
@@ -156,8 +160,8 @@ class SqlOutput:
 
     def _lines(self, rows: TextRows, *, as_json: bool) -> Iterator[bytes]:
         if not as_json:
-            yield csv_line(rows.names)
-            yield from map(csv_line, rows)
+            yield self._csv_line(rows.names)
+            yield from map(self._csv_line, rows)
             return
         repeated = [name for name in dict.fromkeys(rows.names) if rows.names.count(name) > 1]
         if repeated:

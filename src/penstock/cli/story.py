@@ -13,6 +13,7 @@ from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_objects
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +178,7 @@ def _print(
     if as_json:
         print_objects([{"message": to_builtins(row), "steps": to_builtins(steps)}])
     else:
-        print(f"{row.topic}, offset {row.offset:,}")
+        print(f"{printable(row.topic)}, offset {row.offset:,}")
         print("\n".join(as_text(steps)))
         if hidden_count > 0:
             print(f"and {hidden_count:,} more receivers of its topic: --receivers 100")

@@ -48,6 +48,13 @@ def tail(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="In CSV put ' before text that a spreadsheet takes for a formula: = + - @.",
+        ),
+    ] = False,
     access: StreamCredentialOptions,
 ) -> None:
     """Print messages of the log, by time, offset and topic."""
@@ -66,6 +73,6 @@ def tail(
     else:
         if printing.json or printing.form is not None or printing.verbose:
             raise ConfigError("the name of --output decides the format: leave out --json, -F, -v")
-        sink = FileSink(output, force=force)
+        sink = FileSink(output, force=force, escape_formulas=escape_formulas)
     tail_run = TailRun(log_options, access, sink, follow=follow)
     raise typer.Exit(run_until_signal(tail_run.run()))

@@ -106,11 +106,12 @@ class OutputSink:
 class FileSink:
     """Writes a file: Parquet and Arrow with the columns of the stream, CSV, or JSON lines."""
 
-    def __init__(self, path: Path, *, force: bool) -> None:
+    def __init__(self, path: Path, *, force: bool, escape_formulas: bool = False) -> None:
         self.next_offset: int | None = None  # an incomplete file counts as nothing written
         self._path = path
         self._kind = kind_of(path)
         self._file = UnfinishedFile(path, force=force)
+        self._as_csv = partial(_csv_line, escape_formulas=escape_formulas)
         self._rows = 0
         self._arrow: ArrowWriter | None = None
         if self._kind in ("parquet", "arrow"):
@@ -125,7 +126,7 @@ class FileSink:
             if self._arrow is not None:
                 self._arrow.write(batch)
                 return
-            as_line = _csv_line if self._kind == "csv" else _json_line
+            as_line = self._as_csv if self._kind == "csv" else _json_line
             self._file.file.writelines(map(as_line, messages_in(batch)))
         except OSError as error:
             raise OutputFailed(f"{self._path} cannot be written: {error.strerror}") from error
@@ -153,7 +154,7 @@ def _json_line(received: TimedMessage) -> bytes:
     return as_json(received) + b"\n"
 
 
-def _csv_line(received: TimedMessage) -> bytes:
+def _csv_line(received: TimedMessage, *, escape_formulas: bool) -> bytes:
     message, entry = received.message, received.log_entry
     assert entry is not None, "it was read from the log"
     try:
@@ -175,7 +176,7 @@ def _csv_line(received: TimedMessage) -> bytes:
         entry.client_id,
         properties,
     )
-    return csv_line(fields)
+    return csv_line(fields, escape_formulas=escape_formulas)
 
 
 @final

@@ -84,8 +84,13 @@ def is_system_topic(topic: str) -> bool:
     return topic in ("$SYS", "$penstock", "$events")  # "$SYS/#" matches its parent too
 
 
+def bridge_state_topic(name: str) -> str:
+    """Return the topic of the connection state of the bridge ``name``."""
+    return f"{_BRIDGE_STATE_PREFIX}{name}/state"
+
+
 def is_bridge_state(topic: str) -> bool:
-    """Return whether ``topic`` is the connection state of a foreign bridge.
+    """Return whether ``topic`` is the connection state of a bridge.
 
     The bridge publishes 1 there, and 0 by its will. Mosquitto defined the topic,
     ``$SYS/broker/connection/NAME/state``; it is the only one below ``$SYS/`` that a client may

@@ -15,7 +15,7 @@ class ClientCertificate:
     Attributes:
         subject: the distinguished name in the form of RFC 4514, most specific part first:
             ``CN=meter-7,OU=plant,O=Example``.
-        common_name: the subject's CN; empty if the subject has none.
+        common_name: the subject's CN; empty if the subject has none, or several.
     """
 
     subject: str

@@ -208,11 +208,12 @@ def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | 
     if not found:
         return None
     parts = [part for names in found.get("subject", ()) for part in names]
+    common_names = [value for name, value in parts if name == "commonName"]
     return ClientCertificate(
         ",".join(
             f"{_SHORT_NAMES.get(name, name)}={_escape(value)}" for name, value in reversed(parts)
         ),
-        next((value for name, value in reversed(parts) if name == "commonName"), ""),
+        common_names[0] if len(common_names) == 1 else "",
     )
 
 

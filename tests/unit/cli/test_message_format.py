@@ -171,3 +171,11 @@ def test_a_message_of_the_log_has_its_place_there() -> None:
 def test_a_subscriber_is_told_who_knows_the_offset(code: str, what: str) -> None:
     with pytest.raises(ConfigError, match=rf"no {what}: %{code} is for 'penstock tail'"):
         parse_format(f"%{code}")
+
+
+def test_a_line_feed_in_a_topic_forges_no_line() -> None:
+    """The topic is all that tells one message from the next in the lines of ``sub -v``."""
+    forged = TimedMessage(message(topic="a\nplant/alarm off"), 7, AT_NS)
+    assert PrintOptions(verbose=True).formatter(on_terminal=False)(forged) == (
+        b"a\\nplant/alarm off hello\n"
+    )

@@ -69,3 +69,10 @@ def test_what_a_format_cannot_say_is_refused(kind: str) -> None:
         rows = ArrowWriter(io.BytesIO(), kind, schema)
         with pytest.raises(InfiniteTime, match="column t has an infinite time"):
             rows.write(pa.record_batch([numbers.cast(column)], schema=schema))
+
+
+def test_text_that_a_spreadsheet_would_run_is_escaped_where_it_is_asked_for() -> None:
+    fields = ["=1+1", "+a", "-12.5", "-x", "@SUM(A1)", "\tx", "a=b", "", None]
+    assert csv_line(fields) == b'=1+1,+a,-12.5,-x,@SUM(A1),"\tx",a=b,"",\r\n'
+    escaped = csv_line(fields, escape_formulas=True)
+    assert escaped == b"'=1+1,'+a,-12.5,'-x,'@SUM(A1),'\tx,a=b,\"\",\r\n"

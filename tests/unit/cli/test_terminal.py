@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.output import Output
-from penstock.cli.screen import print_objects
+from penstock.cli.screen import print_heading, print_objects
 from penstock.telemetry.terminal import bytes_for_terminal
 from tests.support.pseudo_terminal import HOSTILE, on_a_terminal, what_is_obeyed
 
@@ -98,3 +98,10 @@ def test_an_object_survives_every_encoding_of_a_pipe(
     print_objects([found])
     sys.stdout.flush()
     assert json.loads(written.getvalue().decode(encoding)) == found
+
+
+def test_a_heading_from_a_client_is_one_line_in_a_pipe_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_heading("plant\nlikeliest")
+    assert capsys.readouterr().out == "plant\\nlikeliest\n"

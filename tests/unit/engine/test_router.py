@@ -5,12 +5,16 @@ import pytest
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import RETAINED_FULL
 from penstock.engine.routing.router import SYSTEM_TOPICS_MAX
+from penstock.engine.topics import bridge_state_topic
+from penstock.protocol import reasons
 from penstock.protocol.packets import (
+    Puback,
     Publish,
     Suback,
     Subscribe,
     Subscription,
     Unsubscribe,
+    Will,
 )
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
@@ -228,6 +232,24 @@ def test_subscriptions_survive_a_crash_with_their_options() -> None:
     (message,) = publishes(line.read())
     assert (message.payload, message.retain) == (b"x", True)
     assert message.properties == Properties(subscription_identifiers=[9])
+
+
+def test_the_state_of_an_own_bridge_is_the_brokers_alone() -> None:
+    """Any client that was permitted to publish there said that the bridge was connected."""
+    bench = Bench()
+    router = bench.server.router
+    own, foreign = bridge_state_topic("own"), bridge_state_topic("foreign")
+    router.own_bridge_states.add(own)
+    router.publish_bridge_state(own, b"0", bench.now)
+    line = bench.join("forges", will=Will(own, b"1"))
+    line.send(Publish(own, b"1", 1, packet_id=1), Publish(foreign, b"1", 1, packet_id=2))
+    bench.commit()
+    codes = [one.reason_code for one in line.read() if isinstance(one, Puback)]
+    assert codes == [reasons.NOT_AUTHORIZED, reasons.SUCCESS]
+    line.cut()
+    bench.commit()
+    told = [router.system.get(topic) for topic in (own, foreign)]
+    assert [one and one.payload for one in told] == [b"0", b"1"]
 
 
 def test_bridges_of_others_take_half_of_the_places_for_the_broker_at_most() -> None:

@@ -32,7 +32,7 @@ from penstock.engine.session.retained import RetainedMessages
 from penstock.engine.session.retained_delivery import RetainedDelivery
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import is_shared, is_system_topic, topic_matches
+from penstock.engine.topics import is_bridge_state, is_shared, is_system_topic, topic_matches
 from penstock.engine.work_budget import SENT_BYTES_PER_UNIT
 
 _CACHED_TOPICS_MAX: Final = 10_000
@@ -97,6 +97,7 @@ class Router:
         self.trie = SubscriptionTrie(context.turn.work_budget)
         self.sharing = SharedSubscriptions(context, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
+        self.own_bridge_states: set[str] = set()  # topics that only this broker's bridges have
         self.subscription_count = 0
         self.shared_subscription_count = 0
         self.retained = RetainedMessages(limits.retained_messages_max, limits.retained_bytes_max)
@@ -246,6 +247,10 @@ class Router:
         self.system.put(message)
         self._deliver_system(message, self.trie.match(topic), now)
         return True
+
+    def is_foreign_bridge_state(self, topic: str) -> bool:
+        """Return whether ``topic`` is the connection state of another broker's bridge."""
+        return is_bridge_state(topic) and topic not in self.own_bridge_states
 
     def publish_bridge_state(self, topic: str, value: bytes, now: Now) -> None:
         """Publish the connection state of a foreign bridge; an empty ``value`` removes its topic.

@@ -99,10 +99,12 @@ class Wills:
             return
         self._context.batch.put_will(client_id, None)
         message = record.message
-        if not self._is_permitted(client_id, record):
+        is_state = is_bridge_state(message.topic)
+        is_own = is_state and not self._router.is_foreign_bridge_state(message.topic)
+        if is_own or not self._is_permitted(client_id, record):
             self._drops.count(NO_PERMISSION, client_id, message.topic)
             return
-        if is_bridge_state(message.topic):
+        if is_state:
             self._router.publish_bridge_state(message.topic, message.payload, now)
             return
         message.set_received_at(now.wall_us, now.lead_us)

@@ -197,7 +197,7 @@ class OpeningConnection(Connection):
         if self.identity is not None:  # the certificate proves the user, whatever CONNECT claims
             verdict = AuthResult(reasons.SUCCESS, self.identity)
             if self.identity == "":
-                detail = "its certificate has no common name"
+                detail = "its certificate has no common name, or several"
                 verdict = AuthResult(reasons.NOT_AUTHORIZED, detail=detail)
             elif method is not None:
                 detail = "its certificate says who it is"

@@ -51,7 +51,7 @@ from penstock.engine.routing.router import Plan
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
-from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
+from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.engine.wire.aliases import InboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_PACKET
@@ -513,7 +513,8 @@ class PublishHandler(BlockedPublisher):
         foreign bridge is not refused: it is published as a ``$SYS`` topic.
         """
         permissions = session.permissions
-        if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):
+        is_permitted = permissions is None or permissions.may_publish(topic)
+        if is_permitted and self._router.is_foreign_bridge_state(topic):
             session.receive(packet, now)
             self._router.publish_bridge_state(topic, packet.payload, now)
             self._acknowledge(packet, reasons.SUCCESS)
