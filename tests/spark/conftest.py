@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     here = tmp_path_factory.mktemp("spark")
     tables = {"spark_sql_warehouse_dir": str(here / "warehouse")}
-    with local_spark("penstock tests", "local[2,4]", here / "spark.log", **tables) as session:
+    with local_spark(
+        "penstock tests", "local[2,4]", here / "spark.log", lambda: False, **tables
+    ) as session:
         yield session
 
 

@@ -126,6 +126,46 @@ def test_a_table_that_fails_is_tried_again_and_shown_while_the_others_land(
     assert offsets(bad.path) == offsets(good.path) == list(range(20))
 
 
+def test_tables_land_what_is_there_now_side_by_side(
+    log: LogWriter, spark: SparkSession, service: ServiceProcess, tmp_path: Path
+) -> None:
+    """Each began when the first batch of the one before had landed: all messages of that table."""
+    log.append(10, topics=TOPICS)
+    tables = [declared(tmp_path, "first"), declared(tmp_path, "second")]
+    second_landed = threading.Event()
+    waited: list[bool] = []
+
+    def note(name: str, progress: Progress) -> None:
+        if name == "second" and progress.rows_landed == 10:
+            second_landed.set()
+        if name == "first" and progress.state == "landing" and not waited:
+            waited.append(second_landed.wait(DEADLINE_S))
+
+    settings = RunSettings(service.address, available_now=True)
+    TablesRun(tables, settings, note, lambda *_: contextlib.nullcontext(spark)).run()
+    assert waited == [True]
+    assert offsets(tables[0].path) == offsets(tables[1].path) == list(range(10))
+
+
+def test_a_run_that_is_stopped_with_messages_left_says_which_tables_lack_them(
+    log: LogWriter, spark: SparkSession, service: ServiceProcess, tmp_path: Path
+) -> None:
+    """The exit code was 0, as if all had landed."""
+    log.append(10, topics=TOPICS)
+    tables = [declared(tmp_path, name, commit_offsets_max=1) for name in ("first", "second")]
+    settings = RunSettings(service.address, available_now=True)
+
+    def stop(_name: str, progress: Progress) -> None:
+        if progress.rows_landed:
+            stopped.stop()
+
+    stopped = TablesRun(tables, settings, stop, lambda *_: contextlib.nullcontext(spark))
+    with pytest.raises(TablesFailed, match="stopped before all messages had landed in first, sec"):
+        stopped.run()
+    TablesRun(tables, settings, open_spark=lambda *_: contextlib.nullcontext(spark)).run()
+    assert offsets(tables[0].path) == offsets(tables[1].path) == list(range(10))
+
+
 def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
     log: LogWriter, run: Begin, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ import penstock
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import DEADLINE_S, wait_until
-from tests.support.process_tree import alive, descendants
+from tests.support.process_tree import alive, descendants, kill
 
 COMMAND = "import sys; from penstock.cli.table import app; app()"
 
@@ -34,6 +34,7 @@ class Job:
             [sys.executable, "-c", COMMAND, "run", self.table, "--server", self._server,
              "--master", "local[2,4]", *options],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
         )  # fmt: skip
@@ -52,8 +53,8 @@ def job(service: ServiceProcess, tmp_path: Path) -> Iterator[Job]:
     if made.process is not None and made.process.poll() is None:
         made.process.kill()
         made.process.wait()
-    if made.process is not None and made.process.stdout is not None:
-        made.process.stdout.close()
+    if made.process is not None:
+        made.process.communicate()
 
 
 @pytest.mark.torture("starts Spark twice")
@@ -65,10 +66,8 @@ def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(
     wait_until(lambda: job.version() >= 2, "some commits")
     started = descendants(process.pid)
     process.kill()
-    process.wait()
+    process.communicate()
     wait_until(lambda: not alive(started), "Java and its workers to exit")
-    assert process.stdout is not None
-    process.stdout.close()
     assert job.version() < 19
 
     log.append(100)
@@ -94,3 +93,25 @@ def test_sigterm_ends_the_job_cleanly_even_while_the_service_is_away(
     lines = output.splitlines()
     assert lines[:2] == ["waiting for the stream service", "starting Spark"]
     assert lines[-1].startswith("ended: 10 rows landed, batch 0, offset 10 of ")
+
+
+@pytest.mark.torture("waits until a hung Java is killed")
+def test_sigterm_ends_a_job_whose_java_hangs_within_a_minute_and_says_so(
+    log: LogWriter, job: Job
+) -> None:
+    """It waited for an answer of Java for ever."""
+    log.append(10)
+    process = job.start("--trigger", "0")
+    wait_until(lambda: job.version() >= 1, "the first rows")
+    started = descendants(process.pid)
+    (java,) = (one for one in started if Path(f"/proc/{one.pid}/comm").read_text() == "java\n")
+    os.kill(java.pid, signal.SIGSTOP)
+    log.append(10)
+    process.send_signal(signal.SIGTERM)
+    try:
+        _, told = process.communicate(timeout=60)
+    finally:
+        kill([java])
+    assert process.returncode == 1
+    assert "Java had not ended 30 s after the stop, and was killed" in told
+    assert not alive(started)

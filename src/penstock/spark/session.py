@@ -18,12 +18,12 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, Self
 
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import SparkConf, SparkContext
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -41,6 +41,12 @@ LOCAL_MASTER: Final = f"local[*,{TASK_ATTEMPTS_MAX}]"
 
 JAVA_EXIT_TIMEOUT_S: Final = 5.0
 """Seconds that Java has to exit before it is killed."""
+
+STOP_S_MAX: Final = 30.0
+"""Seconds from the request to stop until Java is killed, if Spark has not ended. It is longer than
+the last batches of jobs may take (`penstock.spark.jobs.job.BATCH_END_TIMEOUT_S`)."""
+
+_POLL_S: Final = 0.25
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -69,7 +75,11 @@ class SparkFailed(PenstockError):
 
 @contextlib.contextmanager
 def local_spark(
-    name: str, master: str = LOCAL_MASTER, log: Path | None = None, **settings: str
+    name: str,
+    master: str = LOCAL_MASTER,
+    log: Path | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    **settings: str,
 ) -> Iterator[SparkSession]:
     """Provide a Spark session for the time of a `with` block.
 
@@ -77,12 +87,14 @@ def local_spark(
         name: shown by cluster managers.
         master: Spark's master URL.
         log: file for the output of Java and the Python workers; None: standard error.
+        is_stopping: returns whether the block has been asked to end; STOP_S_MAX later Java is
+            killed, so that calls of a Java that hangs do not last for ever.
         settings: more Spark settings, with underscores for dots:
             `spark_sql_shuffle_partitions="4"`.
 
     Raises:
         JavaNotFound: there is no Java on which Spark can run.
-        SparkFailed: Spark did not start.
+        SparkFailed: Spark did not start, or had to be killed at the end.
     """
     _set_environment(master)
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
@@ -94,16 +106,18 @@ def local_spark(
         conf.set(key.replace("_", "."), value)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_mute_py4j())
+        watch = stack.enter_context(_JavaWatch(is_stopping, log))
         output: IO[bytes] | None = None
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             output = stack.enter_context(log.open("ab"))
         try:
             # In a session of its own, so that Ctrl-C reaches this process only, which stops Java.
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
-                conf,
-                popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
-            )
+            with watch.launching():
+                gateway = launch_gateway(  # type: ignore[no-untyped-call]  # it has no types
+                    conf,
+                    popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
+                )
         except PySparkRuntimeError as error:
             where = f"; {log} says why" if log is not None else ""
             raise SparkFailed(f"Java could not start Spark{where}") from error
@@ -116,7 +130,65 @@ def local_spark(
         context._accumulatorServer.handle_error = _ignore_error  # type: ignore[assignment,method-assign]  # noqa: SLF001
         session = SparkSession.builder.getOrCreate()
         stack.callback(_stop_spark, session)
+        stack.callback(watch.begin_end)
         yield session
+
+
+class _JavaWatch:
+    """Kills a Java that has not ended STOP_S_MAX after it was to: a call of it might never return.
+
+    What waits for an answer then gets an error, and the end of the watch raises SparkFailed.
+    """
+
+    def __init__(self, is_stopping: Callable[[], bool], log: Path | None) -> None:
+        self._is_stopping = is_stopping
+        self._log = log
+        self._is_ending = False
+        self._ended = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_killed = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._has_killed:
+            more = f" (its output is in {self._log})" if self._log is not None else ""
+            raise SparkFailed(
+                f"Java had not ended {STOP_S_MAX:.0f} s after the stop, and was killed{more}"
+            )
+
+    @contextlib.contextmanager
+    def launching(self) -> Iterator[None]:
+        """Learn which process PySpark starts in the `with` block; it tells nobody before the end of
+        the start."""
+        popen = java_gateway.Popen  # type: ignore[attr-defined]
+
+        def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            self._process = subprocess.Popen(*arguments, **options)
+            return self._process
+
+        java_gateway.Popen = start  # type: ignore[assignment,attr-defined]
+        try:
+            yield
+        finally:
+            java_gateway.Popen = popen  # type: ignore[attr-defined]
+
+    def begin_end(self) -> None:
+        """Note that Spark is about to be stopped, whether or not that was asked for."""
+        self._is_ending = True
+
+    def _watch(self) -> None:
+        while not self._is_ending and not self._is_stopping():
+            if self._ended.wait(_POLL_S):
+                return
+        if not self._ended.wait(STOP_S_MAX) and self._process is not None:
+            self._has_killed = True
+            self._process.kill()
 
 
 def _ignore_error(*_: object) -> None:
@@ -143,9 +215,10 @@ def _mute_py4j() -> Iterator[None]:
 
 def _stop_spark(session: SparkSession) -> None:
     """Stop Spark, unless it has ended already."""
-    if not has_ended(session):
-        session.stop()
-        return
+    with contextlib.suppress(OSError, Py4JError):  # Java ends meanwhile, or is killed
+        if not has_ended(session):
+            session.stop()
+            return
     SparkSession._instantiatedSession = None  # noqa: SLF001  # as its own stop does
     SparkContext._active_spark_context = None  # noqa: SLF001
 

@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs import supervision
+from penstock.spark.jobs.job import JobStopped
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import ATTEMPTS_MAX, SupervisedLanding
@@ -36,6 +37,7 @@ class Attempt:
     script: Script
     tell: Tell
     is_starting: bool = True
+    is_complete: bool = False
     stopped: bool = False
 
     def run(self) -> None:
@@ -44,6 +46,7 @@ class Attempt:
                 raise step
             self.is_starting = step.batch_id is None and step.lag != 0
             self.tell(step)
+        self.is_complete = True
 
     def stop(self) -> None:
         self.stopped = True
@@ -173,9 +176,26 @@ def test_without_spark_nothing_is_tried_again(tmp_path: Path) -> None:
 def test_the_failure_of_a_second_job_is_not_written_into_the_checkpoint_of_the_first(
     tmp_path: Path,
 ) -> None:
-    scene = Scene(tmp_path, [[JobRunning("another job is running")]])
+    scene = Scene(tmp_path, [[JobRunning("another job is running")]] * 3, available_now=True)
     assert isinstance(scene.run().error, JobRunning)
     assert read_failure(tmp_path) is None
+
+
+def test_a_table_that_another_job_has_locked_lands_when_that_job_has_ended(tmp_path: Path) -> None:
+    """Two overlapping runs gave up each other's tables for ever, and looked alive."""
+    locked: list[Script] = [[JobRunning("another job is running")]] * 5
+    landed = Scene(tmp_path, [*locked, [ended(0, 3)]]).run()
+    assert landed.error is None
+    assert landed.is_complete
+
+
+def test_a_landing_that_is_stopped_before_its_end_has_not_failed_and_is_not_complete(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = Scene(tmp_path, [[LANDING, JobStopped("stopped")]], available_now=True).run()
+    assert stopped.error is None
+    assert not stopped.is_complete
+    assert "fails" not in caplog.text
 
 
 def test_a_failure_of_a_former_run_is_there_until_the_table_lands(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ BATCH_END_TIMEOUT_S: Final = 15.0
 """Seconds for which `stop` waits for the current batch to finish."""
 
 
+class JobStopped(PenstockError):
+    """Raised when a job was stopped before it had landed what `available_now` means."""
+
+
 class TableJob(ABC):
     """One run of a job. `run` blocks; `stop` may be called from a signal handler.
 
@@ -59,6 +63,9 @@ class TableJob(ABC):
         target: the table.
         on_progress: called with each change of the progress.
         open_spark: opens a Spark session, as `local_spark` does.
+
+    Attributes:
+        is_complete: whether all messages that were present at the start of the run have landed.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class TableJob(ABC):
         self._stopping = False  # no Event: a signal handler that sets one may block forever
         self._receipts: ReceiptReporter | None = None  # set when the log is known
         self._available_end = 0  # the end of the log when the run began
+        self.is_complete = False
 
     def stop(self) -> None:
         """Ask the run to end; the current batch finishes first."""
@@ -82,10 +90,8 @@ class TableJob(ABC):
 
     @property
     def is_starting(self) -> bool:
-        """True until the job has finished its first batch, or has no messages for one."""
-        progress = self._reporter.progress
-        is_up = progress.state in ("landing", "ended")
-        return not is_up or (progress.batch_id is None and progress.lag != 0)
+        """True until messages can land."""
+        return self._reporter.progress.state not in ("landing", "ended")
 
     def run(self) -> Progress:
         """Land messages until stopped; with `available_now`, until the present ones have landed.
@@ -95,7 +101,8 @@ class TableJob(ABC):
             StreamUnavailable: the stream service does not answer.
             EpochMismatch: the log has another epoch than the table.
             TableError: the table cannot be read or written.
-            SparkFailed: Spark does not start, or a batch failed for another reason.
+            SparkFailed: Spark does not start or end, or a batch failed for another reason.
+            JobStopped: with `available_now`, the run was stopped before all had landed.
         """
         settings = self._settings
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
@@ -109,6 +116,11 @@ class TableJob(ABC):
                 with contextlib.ExitStack() as stack:
                     self._run(client, log, stack)
         self._reporter.change(state="ended")
+        if settings.available_now and not self.is_complete:
+            raise JobStopped(
+                f"stopped before all messages had landed in {settings.table}: run it again to land"
+                " the rest"
+            )
         return self._reporter.progress
 
     def _run(self, client: StreamClient, log: StreamOffsets, stack: contextlib.ExitStack) -> None:
@@ -122,7 +134,10 @@ class TableJob(ABC):
             if spark is None:
                 spark = stack.enter_context(
                     self._open_spark(
-                        f"penstock table {settings.table.name}", settings.master, settings.log_file
+                        f"penstock table {settings.table.name}",
+                        settings.master,
+                        settings.log_file,
+                        lambda: self._stopping,
                     )
                 )
             if self._stopping:

@@ -172,6 +172,7 @@ class Landing(TableJob):
                         self._report(steps.land(messages, end, mark), end)
                         self._reached = steps.position, steps.mark
                     elif settings.available_now:
+                        self.is_complete = True
                         break
                     self._pause(begun_s + max(settings.trigger_s, IDLE_S))
             steps.store_passed()

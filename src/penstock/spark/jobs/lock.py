@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from penstock.errors import ConfigError
+from penstock.errors import PenstockError
 
 LOCK_NAME: Final = "penstock.lock"
 """The file in the checkpoint that is locked while a job runs."""
 
 
-class JobRunning(ConfigError):
-    """Raised when another job uses the checkpoint."""
+class JobRunning(PenstockError):
+    """Raised when another job uses the checkpoint; it may end, so this is no permanent error."""
 
 
 @contextmanager

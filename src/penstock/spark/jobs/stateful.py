@@ -229,6 +229,7 @@ class StatefulLanding(TableJob):
                 self._reporter.change(state="landing")
             self._report_query(query, client)
             if settings.is_endless and settings.available_now and self._is_done:
+                self.is_complete = True
                 self.stop()
             with suppress(PySparkException):  # raised below, from `query.exception`
                 query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # it takes a float
@@ -247,6 +248,7 @@ class StatefulLanding(TableJob):
             raise self._failure
         if failure is not None:
             raise translate_spark_error(failure, settings.log_file) from self._failure or failure
+        self.is_complete = True
 
     def _report_query(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report the position of the query and the end of the log."""

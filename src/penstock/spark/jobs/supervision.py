@@ -29,6 +29,7 @@ from typing import Final, Protocol
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.spark.failure_file import TableFailure, read_failure, remove_failure, write_failure
 from penstock.spark.failures import error_sentence
+from penstock.spark.jobs.job import JobStopped
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.session import SparkFailed
@@ -56,7 +57,11 @@ class Attempt(Protocol):
 
     @property
     def is_starting(self) -> bool:
-        """True until the first batch is committed, or there are no messages for one."""
+        """True until messages can land."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all messages that were present at its start have landed."""
 
     def run(self) -> object:
         """Land until done or stopped; raise the error if it fails."""
@@ -78,6 +83,7 @@ class SupervisedLanding:
 
     Attributes:
         error: the error with which the landing gave up, or failed while being stopped; else None.
+        is_complete: whether it has ended, and all messages present at its start have landed.
     """
 
     def __init__(
@@ -107,6 +113,7 @@ class SupervisedLanding:
         self._stopping = False  # no Event: a signal handler that sets one may block forever
         self._pauses = _new_pauses()
         self.error: Exception | None = None
+        self.is_complete = False
 
     def stop(self) -> None:
         """Ask the run to end; the current batch finishes first."""
@@ -116,7 +123,7 @@ class SupervisedLanding:
 
     @property
     def is_starting(self) -> bool:
-        """True until the first attempt has finished its first batch or failed."""
+        """True until messages can land, or the first attempt has failed."""
         return self._failure is None and (self._attempt is None or self._attempt.is_starting)
 
     def run(self) -> None:
@@ -128,11 +135,14 @@ class SupervisedLanding:
                 if self._stopping:  # `stop` may have been called before this attempt existed
                     self._attempt.stop()
                 self._attempt.run()
+            except JobStopped:
+                return
             except Exception as error:  # no error of a table may end other tables
                 self._on_failure(error)
                 if self._stopping:
                     return
             else:
+                self.is_complete = self._attempt.is_complete
                 return
 
     def _report_progress(self, progress: Progress) -> None:

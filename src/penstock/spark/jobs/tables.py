@@ -85,9 +85,10 @@ class TablesFailed(PenstockError):
 class TablesRun:
     """One run of the landings of tables. `run` blocks; `stop` may be called from a signal handler.
 
-    Landings start one after the other: if all started at once, their planners might exceed the ten
-    seconds that Spark allows for a start. They are independent: a landing that fails is restarted
-    (`penstock.spark.jobs.supervision`), and one that gives up ends no other.
+    Landings start one after the other, and then land side by side: if all started at once, their
+    planners might exceed the ten seconds that Spark allows for a start. They are independent: a
+    landing that fails is restarted (`penstock.spark.jobs.supervision`), and one that gives up ends
+    no other.
 
     Args:
         tables: the tables, at least one.
@@ -124,10 +125,14 @@ class TablesRun:
         The run ends early if every table has given up.
 
         Raises:
-            TablesFailed: tables have given up; the message names them and their errors.
+            TablesFailed: tables have given up, or the run was stopped before those present had
+                landed; the message names them and their errors.
+            SparkFailed: Spark did not start, or did not end after `stop`.
             PenstockError: the error of `Landing.run`, if there is only one table.
         """
-        with self._open_spark("penstock tables", self._settings.master, self._log) as spark:
+        with self._open_spark(
+            "penstock tables", self._settings.master, self._log, lambda: self._stopping
+        ) as spark:
             try:
                 self._run_all(spark)
             finally:  # after a second Ctrl-C no table may retry for ever
@@ -135,6 +140,16 @@ class TablesRun:
         if self._progress_error is not None:
             raise self._progress_error
         self._raise_failures([landing.error for landing in self._landings])
+        left = [
+            table.name
+            for table, landing in zip(self._tables, self._landings, strict=True)
+            if not landing.is_complete
+        ]
+        if left and self._settings.available_now:
+            raise TablesFailed(
+                f"stopped before all messages had landed in {', '.join(left)}: run it again to land"
+                " the rest"
+            )
 
     def _run_all(self, spark: SparkSession) -> None:
         self._landings = [self._supervise(table, spark) for table in self._tables]
