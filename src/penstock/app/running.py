@@ -35,7 +35,7 @@ from penstock.auth.files import UserFiles
 from penstock.bridge.bridge import Bridge
 from penstock.config.available_memory import available_memory
 from penstock.config.listener import MainListener, OtherListener
-from penstock.config.memory import report_memory
+from penstock.config.memory import report_memory, share_note
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
@@ -465,6 +465,8 @@ class RunningBroker:
         logger.info("%s", Sentence(memory_report.text))
         if memory_report.warning:
             logger.warning("%s", Sentence(memory_report.warning))
+        if note := share_note(settings):
+            logger.info("%s", Sentence(note))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         self._manager.notify_ready(f"serving {urls}")
         print_line(f"penstock ready {urls}{self._children.urls}")

@@ -81,7 +81,13 @@ def mistake_in(line: str) -> str:
 
 
 def verify(line: str, password: bytes) -> bool:
-    """Return whether ``password`` matches ``line``; slow on purpose."""
+    """Return whether ``password`` matches ``line``; slow on purpose.
+
+    An empty password matches no line, not even its own hash, which other programs write for users
+    without a password.
+    """
+    if not password:
+        return False
     if line.startswith(ARGON2):
         try:
             return _hasher.verify(line, password)

@@ -315,6 +315,22 @@ def report_memory(settings: Settings, system_memory: AvailableMemory) -> MemoryR
     return MemoryReport(text, warning)
 
 
+def share_note(settings: Settings) -> str:
+    """Return one sentence if limits.sessions_max is set and one user may have fewer; else empty.
+
+    Who chose the limit may know only one user, or not know of memory.share_max.
+    """
+    limits, share = settings.limits, settings.memory.share_max
+    is_chosen = "sessions_max" in limits.model_fields_set
+    if not is_chosen or limits.sessions_per_user_max > 0 or share >= 1:
+        return ""
+    return (
+        f"limits.sessions_max is {limits.sessions_max:,}, of which one user, or the anonymous"
+        f" clients of one address, may have {max(1, int(limits.sessions_max * share)):,}"
+        f" (memory.share_max is {share:g}): limits.sessions_per_user_max changes that"
+    )
+
+
 def budget_mistake(settings: Settings) -> str:
     """Return one sentence that says why ``settings`` exceed memory.budget_bytes; empty if they do
     not, or if no budget is set."""

@@ -32,7 +32,7 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
         MISSING,
         "The bridge announces the broker's receive maximum, limits.receive_maximum.",
     ),
-    "bridge_reload_type": (SAME, "A change of bridges needs a restart."),
+    "bridge_reload_type": (DIFFERS, "A change of bridges needs a restart, not only a reload."),
     "bridge_require_ocsp": (MISSING, "OCSP is not supported."),
     "bridge_tcp_keepalive": (SAME, "MQTT's keep alive detects a remote broker that is silent."),
     "bridge_tcp_user_timeout": (SAME, "MQTT's keep alive detects a silent remote broker."),

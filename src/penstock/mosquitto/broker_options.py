@@ -177,7 +177,15 @@ class BrokerOptions:
         if value <= 0:
             self._findings.add(SAME, line, "Without a limit, limits.sessions_max is 1,000,000.")
             return
-        self._set_limit(line, "sessions_max", min(value, 100_000_000))
+        value = min(value, 100_000_000)
+        self.limits.set("sessions_per_user_max", value, line)
+        self._set_limit(
+            line,
+            "sessions_max",
+            value,
+            ", and limits.sessions_per_user_max as many: else one user or address could have only a"
+            " quarter of them (memory.share_max).",
+        )
 
     def _set_window(self, line: Line) -> None:
         value = parse_number(line, self._findings)

@@ -114,6 +114,19 @@ def test_the_file_is_written_and_read(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["passwords"], "nothing else is left"
 
 
+@pytest.mark.parametrize("form", ["argon2", "scram", "pbkdf2", "sha512"])
+def test_an_empty_password_matches_nothing_not_even_its_hash(form: str) -> None:
+    """A password file of another program's had one, and everybody was that user."""
+    empty = {
+        "argon2": lambda: CHEAP.hash(""),
+        "scram": lambda: scram.line_of(scram.keys_for("", 4096)),
+        "pbkdf2": lambda: pbkdf2_line(b""),
+        "sha512": lambda: sha512_line(b""),
+    }[form]()
+    assert mistake_in(empty) == ""
+    assert not verify(empty, b"")
+
+
 def test_comments_and_empty_lines(tmp_path: Path) -> None:
     path = tmp_path / "passwords"
     path.write_text(f"# users\n\n  alice:{LINES[0]}  \r\n")

@@ -13,6 +13,7 @@ from penstock.config.memory import (
     fit_to_memory,
     readable_size,
     report_memory,
+    share_note,
     worst_case,
 )
 
@@ -244,3 +245,11 @@ def test_all_is_fitted_to_a_budget_that_is_set() -> None:
     assert settings.memory.sessions_bytes_max == 2**28
     assert budget_mistake(settings) == ""
     assert "(memory.budget_bytes)" in report_memory(settings, machine(2**40)).text
+
+
+def test_a_chosen_limit_of_which_one_user_has_a_part_is_told() -> None:
+    assert share_note(load_settings(None, {}, {})) == ""
+    told = share_note(load_settings(None, {"limits.sessions_max": 1000}, {}))
+    assert "one user, or the anonymous clients of one address, may have 250" in told
+    both = {"limits.sessions_max": 1000, "limits.sessions_per_user_max": 9}
+    assert share_note(load_settings(None, both, {})) == ""

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from penstock.config.load import load_settings
+from penstock.config.memory import share_note
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 from penstock.mosquitto.authorities import FILE_CHARS_MAX
@@ -184,6 +185,14 @@ def test_values_come_over_with_the_line_that_they_are_from(tmp_path: Path) -> No
     text = (tmp_path / "penstock.toml").read_text()
     assert f"# {tmp_path}/mosquitto.conf:3: max_inflight_messages 7\nmax_inflight = 7" in text
     assert f"# {tmp_path}/conf.d/b.conf:1: max_keepalive 300" in text
+
+
+def test_a_limit_of_sessions_is_that_of_one_user_too(tmp_path: Path) -> None:
+    """Mosquitto knows no shares: 100 clients with one user name were 25."""
+    found, settings = translate(tmp_path, "global_max_clients 100\n")
+    assert (settings.limits.sessions_max, settings.limits.sessions_per_user_max) == (100, 100)
+    assert share_note(settings) == ""
+    assert "sessions_per_user_max" in finding(found, 1).explanation
 
 
 def test_an_included_file_includes_no_others(tmp_path: Path) -> None:
