@@ -120,6 +120,7 @@ class WebSocket:
         self.closed_with: int | None = None
         self.extensions: list[object] = []
         self.pongs: list[bytes] = []
+        self.pings = 0  # received
         self.frames: list[bytes] = []  # received
         self._stream = stream
         self._frame_bytes_max = frame_bytes_max
@@ -181,6 +182,7 @@ class WebSocket:
             elif isinstance(event, Pong):
                 self.pongs.append(bytes(event.payload))
             elif isinstance(event, Ping):
+                self.pings += 1
                 self.send(event.response())
             elif isinstance(event, CloseConnection):
                 self.closed_with = event.code

@@ -19,7 +19,7 @@ import typer
 
 from penstock.cli.broker_options import BrokerOptions
 from penstock.cli.connection import Connection
-from penstock.cli.exit_codes import EXIT_FAILED, EXIT_MISTAKE, exit_code
+from penstock.cli.exit_codes import EXIT_FAILED, EXIT_MISTAKE, EXIT_TIMED_OUT, exit_code
 from penstock.errors import ConfigError, ConnectFailed, LocalProtocolError, PenstockError
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties
@@ -76,6 +76,8 @@ def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> 
         if isinstance(error, ConnectFailed):
             raise ConnectFailed(f"{error}; {_advice(error)}") from error
         raise
+    if code == EXIT_TIMED_OUT and not connection.quiet:
+        _print_line("Timed out")  # as mosquitto_sub says it
     raise typer.Exit(code)
 
 

@@ -62,7 +62,7 @@ async def publish(
         if not time.expired():
             raise
         if not quiet:
-            print(f"penstock: time is over: {run.summary()}", file=sys.stderr)
+            print(f"penstock: {run.summary()}", file=sys.stderr)
         return EXIT_TIMED_OUT
     if interrupted:
         run.check_after_interruption()

@@ -112,7 +112,13 @@ class Listener(ConnectionLimits, Endpoint):
     characters, the first of them not $."""
 
     path: HttpPath = "/mqtt"
-    """Path of the WebSocket, for kinds "ws" and "wss"."""
+    """Path of the WebSocket, for kinds "ws" and "wss"; a slash at its end makes no difference. *
+    admits any path."""
+
+    ws_ping_s: float = Field(default=30.0, ge=0, le=86_400)
+    """Longest time without a frame to a client, in seconds, for kinds "ws" and "wss": then it gets
+    a WebSocket ping, so that a proxy that cuts silent connections, many do after 60 s, leaves it
+    alone. 0 to 86400; 0 sends none."""
 
     origins: tuple[str, ...] = Field(default=(), max_length=1000)
     """Web pages that may connect, for kinds "ws" and "wss": values of the Origin header, such as

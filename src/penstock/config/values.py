@@ -57,9 +57,13 @@ def _checked_file_mode(value: str) -> str:
     return value
 
 
+ANY_PATH: Final = "*"
+"""Instead of the path of a WebSocket."""
+
+
 def _checked_http_path(value: str) -> str:
-    if _HTTP_PATH.fullmatch(value) is None:
-        raise ValueError("a path that starts with a slash, such as /mqtt")
+    if value != ANY_PATH and _HTTP_PATH.fullmatch(value) is None:
+        raise ValueError("a path that starts with a slash, such as /mqtt, or * for any")
     return value
 
 

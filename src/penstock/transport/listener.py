@@ -12,6 +12,7 @@ from typing import Final, final
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.listener import Listener
+from penstock.config.values import ANY_PATH
 from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
@@ -119,7 +120,8 @@ class OpenListener:
             sockets = await bind_tcp(self.name, bind, user_timeout_s)
         for listening in sockets:
             address = Address(bind.host, listening.getsockname()[1])
-            path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
+            is_web = self._settings.kind in ("ws", "wss")
+            path = self._settings.path if is_web and self._settings.path != ANY_PATH else ""
             self._listen(listening, f"{address}{path}")
 
     @property

@@ -2,7 +2,7 @@
 
      UPGRADE ──GET, subprotocol mqtt──▶ OPEN ──close frame, text, error──▶ CLOSING ──▶ gone
         │ not ours: 4xx                   ▲│ binary frames: MQTT bytes
-        │ connect_timeout_s               ╰╯ ping: pong
+        │ connect_timeout_s               ╰╯ ping: pong; ws_ping_s: ping
         ╰──────────────────────────────────────────────────────────────▶ CLOSING
 
 The endpoint of the wire is made once the upgrade is done: a request that is no WebSocket upgrade
@@ -12,13 +12,15 @@ Server and client share ``websocket_frames``.
 
 from __future__ import annotations
 
+import asyncio
 from typing import final
 
 from wsproto import ConnectionType
-from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
+from wsproto.events import AcceptConnection, Event, Ping, RejectConnection, RejectData, Request
 from wsproto.utilities import RemoteProtocolError
 
 from penstock.config.listener import Listener
+from penstock.config.values import ANY_PATH
 from penstock.transport.admission import ConnectionSlot
 from penstock.transport.api import Accept
 from penstock.transport.refusals import Refusals
@@ -58,9 +60,12 @@ class WebSocketWire(WebSocketStream):
         self._accept = accept
         self._slot = slot
         self._refusals = refusals
+        self._ping_timer: asyncio.TimerHandle | None = None  # from the upgrade on
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot, and tell the endpoint that the connection is closed."""
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
         self._slot.release()
         super().connection_lost(exc)
 
@@ -75,12 +80,28 @@ class WebSocketWire(WebSocketStream):
         subprotocol = next(name for name in SUBPROTOCOLS if name in event.subprotocols)
         self._send(AcceptConnection(subprotocol=subprotocol))  # [MQTT-6.0.0-4]
         self._finish_upgrade(self._accept(self))
+        self._schedule_ping()
+
+    def _schedule_ping(self) -> None:
+        if self._settings.ws_ping_s > 0:
+            loop = asyncio.get_running_loop()
+            self._ping_timer = loop.call_later(self._settings.ws_ping_s / 2, self._ping)
+
+    def _ping(self) -> None:
+        """Send a ping if nothing was sent since the last call."""
+        if self._transport is None or self._is_closing:
+            return
+        if self._is_quiet and not self._is_congested:
+            self._send(Ping())
+        self._is_quiet = True
+        self._schedule_ping()
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
         """Return the HTTP status code and the text with which an upgrade is refused; None if it is
         accepted."""
         settings = self._settings
-        if request.target.partition("?")[0] != settings.path:
+        path = request.target.partition("?")[0]
+        if settings.path not in (ANY_PATH, path) and path.rstrip("/") != settings.path.rstrip("/"):
             return 404, f"MQTT is at {settings.path}"
         if not any(name in request.subprotocols for name in SUBPROTOCOLS):
             return 400, "offer the subprotocol mqtt (Sec-WebSocket-Protocol: mqtt)"

@@ -75,6 +75,7 @@ class WebSocketStream(StreamWire):
         self._is_congested = False
         self._close_reason = "connection closed by the peer"
         self._frames_wait = False  # received frames are left for a later turn
+        self._is_quiet = False  # nothing was sent for a while, see ``WebSocketWire``
         self._has_payload = False  # a frame with bytes of MQTT has arrived
         self._idle_frames = 0  # in this portion, or before the first byte of MQTT
         self._idle_rate: TokenBucket | None = None  # made at its first use
@@ -247,6 +248,7 @@ class WebSocketStream(StreamWire):
     def write(self, data: bytes) -> None:
         """Send ``data`` as one binary frame."""
         if self._transport is not None and not self._is_closing:
+            self._is_quiet = False
             self._transport.write(self._frames.send(BytesMessage(data=data)))
 
     def close(self, lingers: bool = False) -> None:

@@ -91,7 +91,9 @@ def test_without_the_subprotocol_there_is_no_upgrade(url: str, offered: tuple[st
     assert error.value.status_code == 400
 
 
-@pytest.mark.parametrize(("path", "status"), [("/", 404), ("/mqttt", 404), ("/mqtt?token=1", 0)])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/", 404), ("/mqttt", 404), ("/mqtt?token=1", 0), ("/mqtt/", 0)]
+)
 def test_the_path(url: str, path: str, status: int) -> None:
     if status == 0:
         opened(url, path=path).close()
@@ -159,6 +161,19 @@ def test_ping_is_answered_by_pong(url: str) -> None:
         while not stream.pongs:
             stream.read()
         assert stream.pongs == [b"who is there"]
+
+
+def test_a_silent_connection_is_pinged_and_one_that_is_sent_to_is_not(
+    start: Callable[..., Broker],
+) -> None:
+    """A proxy between cut a client with a long keep alive after a minute without a frame."""
+    url = start(ws_ping_s=0.2, path="*").urls[1]
+    with closing(opened(url, path="/any/path")) as stream:
+        client = RawClient(("", 0), V5, stream)
+        client.connect("silent")
+        while stream.pings < 3:
+            stream.read()
+        client.publish("t", b"x", 1)  # its pongs were no MQTT
 
 
 def test_the_end_of_mqtt_is_a_close_frame(url: str, name: str) -> None:
