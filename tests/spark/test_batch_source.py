@@ -243,6 +243,23 @@ def test_what_is_pushed_down_stands_in_the_plan(
     assert "qos" not in pushed
 
 
+def test_named_levels_are_columns_and_a_condition_on_one_is_applied_by_the_log(
+    log: LogWriter, reader: DataFrameReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.append(6, topics=("plant/1/temp", "plant/x/temp", "plant/2/flow", "other"))
+    frame = reader.option("topicPattern", "plant/{line:int}/{what}").load()
+    rows = frame.select("what", "line", "offset").orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [
+        ("temp", 1, 0), ("temp", None, 1), ("flow", 2, 2), ("temp", 1, 4), ("temp", None, 5),
+    ]  # fmt: skip
+    chosen = reader.schema("offset bigint, what string").load().where("what = 'flow'")
+    assert [tuple(row) for row in chosen.collect()] == [(2, "flow")]
+    chosen.explain("formatted")
+    plan = capsys.readouterr().out
+    assert "EqualTo(what,flow)" in plan
+    assert "Filter (" not in plan
+
+
 def test_several_brokers_are_read_as_one(
     log: LogWriter,
     other_log: LogWriter,

@@ -6,10 +6,8 @@ the rows of all its messages.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,12 +32,13 @@ class TopicPattern:
         text: the pattern as the declaration has it.
         topic_filter: the MQTT topic filter that matches the same topics.
         schema: a column for each named level.
+        levels: the levels of the pattern.
     """
 
     text: str
     topic_filter: str
     schema: pa.Schema
-    _levels: tuple[Level, ...]
+    levels: tuple[Level, ...]
 
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
@@ -61,14 +60,9 @@ class TopicPattern:
         """The names of the levels whose column has the level's own text."""
         return tuple(
             level.name
-            for level in self._levels
+            for level in self.levels
             if level.name and level.wildcard == "+" and level.type == "string"
         )
-
-    def narrowed(self, values: Mapping[str, Sequence[str]]) -> list[str]:
-        """Return the topic filters of topics whose levels have one of these values, by name."""
-        choices = [values.get(level.name, (level.wildcard,)) for level in self._levels]
-        return ["/".join(parts) for parts in itertools.product(*choices)]
 
     def columns(self, topics: pa.StringArray) -> tuple[pa.Table, pa.Int64Array, pa.StringArray]:
         """Return the values of the named levels for each topic of a batch, and the misfits.
@@ -99,7 +93,7 @@ class TopicPattern:
             return nothing, f"The topic {abbreviate(topic)} does not match {self.text}."
         parts = topic.split("/")
         reason = None
-        for position, level in enumerate(self._levels):
+        for position, level in enumerate(self.levels):
             if not level.name:
                 continue
             if level.wildcard == "#":  # `a/#` matches `a`, too [MQTT 5 §4.7.1.2]

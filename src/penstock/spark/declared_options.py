@@ -91,6 +91,15 @@ SOURCE_OPTIONS: Final = (
         "anything travels",
     ),
     DeclaredOption(
+        "topicPattern",
+        "",
+        "instead of `topics`: a topic filter with named levels, `plant/{line}/{machine:int}/#`, as "
+        "those of [declared tables](tables.md#what-a-declaration-says). Each name is a column, "
+        "of type string, or bigint and double with `:int` and `:float` (null where the level is "
+        "none). A batch query's condition on a level of text "
+        "[is applied by the log](spark.md#filters-that-the-log-takes-over)",
+    ),
+    DeclaredOption(
         "startingOffsets",
         "`earliest`",
         '`earliest`, `latest` (not for `spark.read`), or a position such as `{"0": 1234, '

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.control.reader_requests import check_group
 from penstock.errors import ConfigError
@@ -23,9 +23,13 @@ from penstock.spark.option_values import (
     parse_service_addresses,
 )
 from penstock.spark.range_limits import AtTime, RangeLimit, is_moving, parse_offsets, parse_time
+from penstock.spark.schema import SPARK_SCHEMA
 from penstock.spark.topics import parse_topics
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
+
+if TYPE_CHECKING:  # it is imported where the option is given: a planner must start soon
+    from penstock.decoding.topic_pattern import TopicPattern
 
 OPTION_NAMES: Final = tuple(option.name for option in SOURCE_OPTIONS)
 
@@ -48,6 +52,7 @@ class SourceOptions:
             `servers` key and address are HOST:PORT.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
+        pattern: the topics with named levels, which are columns; None for no such columns.
         starting_limits: the start of a new query, by server.
         ending_limits: the end of a batch query, by server.
         offsets_per_trigger_max: most offsets of one micro-batch, or None for no limit.
@@ -67,6 +72,7 @@ class SourceOptions:
     servers: Mapping[str, str]
     stream: str
     topics: tuple[str, ...]
+    pattern: TopicPattern | None
     starting_limits: Mapping[str, RangeLimit]
     ending_limits: Mapping[str, RangeLimit]
     offsets_per_trigger_max: int | None
@@ -123,10 +129,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """
     reader = OptionReader(options, OPTION_NAMES, "source")
     servers, tls = _servers(reader)
+    pattern = _pattern(reader)
+    topics = parse_topics(reader.text("topics", ""))
     return SourceOptions(
         servers=servers,
         stream=reader.text("stream", "messages"),
-        topics=parse_topics(reader.text("topics", "")),
+        topics=topics if pattern is None else (pattern.topic_filter,),
+        pattern=pattern,
         starting_limits=_starting_limits(reader, servers),
         ending_limits=_ending_limits(reader, servers),
         offsets_per_trigger_max=reader.whole_number("maxOffsetsPerTrigger", 1, _COUNT_MAX, None),
@@ -174,6 +183,20 @@ def _servers(reader: OptionReader) -> tuple[dict[str, str], bool]:
         if names.count(name) > 1:
             raise ConfigError(f"option servers names {name} twice")
     return {name: name for name in names}, found[0][1]
+
+
+def _pattern(reader: OptionReader) -> TopicPattern | None:
+    reader.check_exclusive("topics", "topicPattern")
+    text = reader.text("topicPattern", None)
+    if text is None:
+        return None
+    from penstock.decoding.topic_pattern import TopicPattern
+
+    pattern = TopicPattern.parse(text)
+    for name in pattern.schema.names:
+        if name.lower() in SPARK_SCHEMA.names:
+            raise ConfigError(f"option topicPattern names a level {name}, as a column of messages")
+    return pattern
 
 
 def _starting_limits(reader: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:

@@ -4,6 +4,7 @@
     received_at  >= > < <= = in          narrow that range, and leave out rows by their time
     topic        = in                    topic filters, besides those of the option topics
     topic        like 'plant/1/%'        a topic filter that may match more topics
+    machine      = in                    topic filters, if `topicPattern` names a level machine
     offset, received_at, topic is not null   always true
 
 Spark applies all other filters, and also those that the log applies only in part.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -30,26 +31,73 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.stream.pushed_filters import IntRange, PushedFilters
+from penstock.stream.pushed_filters import IntRange, PushedFilters, is_topic_level
+
+if TYPE_CHECKING:  # most queries name no levels, and a planner must start soon
+    from penstock.decoding.topic_pattern import TopicPattern
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
 
 
 def push_down(
-    pushed: PushedFilters, filters: Iterable[Filter]
+    pushed: PushedFilters, filters: Iterable[Filter], pattern: TopicPattern | None = None
 ) -> tuple[PushedFilters, list[Filter]]:
     """Add filters of a query to those of the log.
+
+    Args:
+        pushed: the filters that the log applies anyway.
+        filters: the filters of the query.
+        pattern: the topics with named levels that the source reads; None for no named levels.
 
     Returns:
         The filters of the log, and the filters that Spark must apply.
     """
     unapplied = []
+    on_levels = _OnLevels(pattern)
     for condition in filters:
+        if on_levels.add(condition):
+            continue
         pushed, is_complete = _push_one(pushed, condition)
         if not is_complete:
             unapplied.append(condition)
-    return pushed, unapplied
+    narrowed = on_levels.push(pushed)
+    if narrowed is None:
+        return pushed, unapplied + on_levels.conditions
+    return narrowed, unapplied
+
+
+class _OnLevels:
+    """The filters on named levels of a pattern, which together make topic filters."""
+
+    def __init__(self, pattern: TopicPattern | None) -> None:
+        self._levels = () if pattern is None else pattern.levels
+        self._names = () if pattern is None else pattern.exact_levels
+        self._values: dict[str, list[str]] = {}
+        self.conditions: list[Filter] = []
+
+    def add(self, condition: Filter) -> bool:
+        """Add a filter; return whether it is on a named level, and can be applied by the log."""
+        (name, *parts) = getattr(condition, "attribute", ("",))
+        if parts or name not in self._names:
+            return False
+        if isinstance(condition, IsNotNull):
+            return True
+        if isinstance(condition, In):
+            texts = list(dict.fromkeys(condition.value))
+        elif isinstance(condition, EqualTo | EqualNullSafe):
+            texts = [condition.value]
+        else:
+            return False
+        if not all(map(is_topic_level, texts)):
+            return False
+        self._values[name] = [text for text in texts if text in self._values.get(name, texts)]
+        self.conditions.append(condition)
+        return True
+
+    def push(self, pushed: PushedFilters) -> PushedFilters | None:
+        """Return the filters of the log restricted by those on levels; None if it cannot be."""
+        return pushed.with_levels(self._levels, self._values) if self._values else pushed
 
 
 def _push_one(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters, bool]:

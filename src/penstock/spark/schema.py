@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
+    DataType,
+    DoubleType,
     LongType,
     StringType,
     StructField,
@@ -53,10 +56,24 @@ SPARK_SCHEMA: Final = StructType(
 """The columns of `spark.read.format("penstock")`, in order."""
 
 
-def stream_schema(*, include_properties: bool) -> StructType:
-    """Return the columns of the stream, without `properties` unless they are included."""
+_LEVEL_TYPES: Final[dict[pa.DataType, DataType]] = {
+    pa.string(): StringType(),
+    pa.int64(): LongType(),
+    pa.float64(): DoubleType(),
+}
+
+
+def stream_schema(*, include_properties: bool, levels: pa.Schema | None = None) -> StructType:
+    """Return the columns of the stream, without `properties` unless they are included.
+
+    Args:
+        include_properties: whether `properties` is one of them.
+        levels: columns for the named levels of topics, which follow; None without any.
+    """
     fields = SPARK_SCHEMA.fields if include_properties else SPARK_SCHEMA.fields[:-1]
-    return StructType(fields)
+    return StructType(
+        [*fields, *(StructField(field.name, _LEVEL_TYPES[field.type]) for field in levels or ())]
+    )
 
 
 def choose_columns(schema: StructType, available: StructType = SPARK_SCHEMA) -> list[str]:

@@ -97,7 +97,8 @@ class PenstockDataSource(DataSource):
     def schema(self) -> StructType:
         """Return all columns; Spark asks for them if the user selects none with `.schema(…)`."""
         options = parse_options(self.options)  # a mistake is reported before anything runs
-        return stream_schema(include_properties=options.include_properties)
+        levels = None if options.pattern is None else options.pattern.schema
+        return stream_schema(include_properties=options.include_properties, levels=levels)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader behind `spark.read`."""
@@ -162,6 +163,10 @@ class RangeReader:
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
+        names = () if options.pattern is None else options.pattern.schema.names
+        self._columns_read = [name for name in columns if name not in names]
+        if len(self._columns_read) < len(columns) and "topic" not in self._columns_read:
+            self._columns_read.append("topic")
         self._pushed = PushedFilters(topics=options.topics)
         self._brokers = BrokerConnections(options)
         self._warned: set[str] = set()  # the texts of warnings that were logged
@@ -175,17 +180,18 @@ class RangeReader:
             while ranges:
                 start, end = ranges.pop(0)
                 try:
-                    yield from client.read(
+                    batches = client.read(
                         self._options.stream,
                         partition.epoch,
                         start,
                         end,
                         topic_filters=self._pushed.topics,
-                        columns=self._columns,
+                        columns=self._columns_read,
                         since_us=self._pushed.since_us,
                         until_us=self._pushed.until_us,
                         before=partition.before,
                     )
+                    yield from map(self._with_levels, batches)
                 except EpochMismatch as error:  # the epoch changed after the batch was planned
                     if not partition.before[1].is_empty:
                         raise  # planned again, the batch has the rows that the log has
@@ -200,6 +206,15 @@ class RangeReader:
                         raise
                     self._accept_loss(error, _ACCEPT)
                     ranges = remaining + ranges
+
+    def _with_levels(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Return messages with the columns for the named levels of their topics, if chosen."""
+        if self._columns_read == self._columns or self._options.pattern is None:
+            return messages
+        levels, _, _ = self._options.pattern.columns(messages.column("topic"))
+        for name in levels.column_names:
+            messages = messages.append_column(name, levels.column(name).combine_chunks())
+        return messages.select(self._columns)
 
     def _skip_lost_rows(self, server: str, position: LogPosition, log: StreamOffsets) -> int:
         """Return the offset; or the start of the log if rows are lost and the user accepts that."""
@@ -276,7 +291,7 @@ class BatchReader(RangeReader, DataSourceReader):
         return self._split(ranges)
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._pushed, remaining = push_down(self._pushed, filters)
+        self._pushed, remaining = push_down(self._pushed, filters, self._options.pattern)
         return remaining
 
     def _ranges_to_read(

@@ -9,9 +9,8 @@ retain of the message, unless the declaration has a column of that name. Repeats
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,7 @@ from penstock.decoding.topic_pattern import TopicPattern
 from penstock.sql.predicates import level_values
 from penstock.stream.birth_store import DIRECTORY_NAME, BirthStore
 from penstock.stream.client import StreamClient
-from penstock.stream.pushed_filters import TOPICS_MAX, PushedFilters
+from penstock.stream.pushed_filters import PushedFilters
 from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_COLUMNS: Final = ("epoch", "offset", "received_at", "topic", "client_id", "qos", "retain")
@@ -80,18 +79,9 @@ class DeclaredRows:
         )
 
     def narrow(self, predicate: pc.Expression | None, pushed: PushedFilters) -> PushedFilters:
-        """Return filters of the log with the named levels to which a filter restricts rows.
-
-        They are returned unchanged if they have other topics than the table, or if there would be
-        more topic filters than are pushed down.
-        """
-        if pushed.topics != (self.topic_filter,):
-            return pushed
+        """Return filters of the log with the named levels to which a filter restricts rows."""
         values = level_values(predicate, self.schema, self._pattern.exact_levels)
-        count = math.prod(map(len, values.values()))
-        if not values or count > TOPICS_MAX:
-            return pushed
-        return replace(pushed, topics=tuple(self._pattern.narrowed(values)))
+        return pushed.with_levels(self._pattern.levels, values) or pushed
 
     def columns_read(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of messages that are needed for these columns of rows."""

@@ -29,8 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
-from penstock.engine.topics import is_topic_name
-from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters
+from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters, is_topic_level
 from penstock.stream.rows import STREAM_SCHEMA
 
 CANDIDATES_MAX: Final = 2 * TOPICS_MAX
@@ -95,8 +94,11 @@ def level_values(
     for name in names:
         field = pc.field(name)
         possible = [text for text in texts if not proof.none_pass(field == text)]
-        are_levels = all("/" not in text and is_topic_name(text, 1) for text in possible)
-        if possible and are_levels and _excludes_others(proof, field, possible):
+        if (
+            possible
+            and all(map(is_topic_level, possible))
+            and _excludes_others(proof, field, possible)
+        ):
             found[name] = possible
     return found
 

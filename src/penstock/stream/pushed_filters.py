@@ -9,14 +9,19 @@ and the options of `penstock tail` in `penstock.cli.log_selection`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.engine.topics import is_topic_name, topic_matches
 from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
+
+if TYPE_CHECKING:  # it needs pydantic, and a planner of Spark must start soon
+    from penstock.config.topic_pattern import Level
 
 TOPICS_MAX: Final = 100
 """Greatest number of topics that are pushed down: each message is compared with each topic."""
@@ -82,6 +87,25 @@ class PushedFilters:
             ]
         return replace(self, topics=tuple(names), is_empty=self.is_empty or not names)
 
+    def with_levels(
+        self, levels: Sequence[Level], values: Mapping[str, Sequence[str]]
+    ) -> PushedFilters | None:
+        """Return these filters restricted to topics whose named levels have one of these values.
+
+        None if these filters have other topics than those of the levels, or if there would be more
+        topic filters than are pushed down.
+
+        Args:
+            levels: the levels of the topics.
+            values: texts that are each a level of a topic (`is_topic_level`), by name of a level.
+        """
+        choices = [values.get(level.name, (level.wildcard,)) for level in levels]
+        is_too_much = math.prod(map(len, choices)) > TOPICS_MAX
+        if is_too_much or self.topics != ("/".join(level.wildcard for level in levels),):
+            return None
+        topics = tuple("/".join(parts) for parts in itertools.product(*choices))
+        return replace(self, topics=topics, is_empty=self.is_empty or not topics)
+
     def with_topics_below(self, prefix: str) -> PushedFilters:
         """Return these filters with a topic filter that every topic with this prefix matches.
 
@@ -118,6 +142,11 @@ def spans_to_read(
     if pushed.has_times:
         spans = client.received_between(log.stream, log.epoch, spans[0], times.low, times.high)
     return [part for one in spans for part in subtract_ranges(*one, given_up)]
+
+
+def is_topic_level(value: object) -> bool:
+    """Return whether a value is the text of one level of a topic."""
+    return _is_topic(value) and "/" not in str(value)
 
 
 def _is_topic(value: object) -> bool:

@@ -23,13 +23,15 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.options import parse_options
 from penstock.spark.pushdown import push_down
 from penstock.spark.source import BatchReader
 from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
 
-OFFSET, AT, TOPIC = ("offset",), ("received_at",), ("topic",)
+OFFSET, AT, TOPIC, MACHINE = ("offset",), ("received_at",), ("topic",), ("machine",)
+PATTERN = TopicPattern.parse("plant/{line}/{machine}/{n:int}")
 
 
 def second(n: int) -> datetime:
@@ -132,6 +134,43 @@ def test_what_is_never_null_need_not_be_looked_at() -> None:
 def test_no_topic_can_be_two_at_once() -> None:
     filters: list[Any] = [EqualTo(TOPIC, "a"), EqualTo(TOPIC, "b"), EqualTo(TOPIC, "b")]
     assert push_down(PushedFilters(), filters)[0].is_empty
+
+
+@pytest.mark.parametrize(
+    ("filters", "topics", "is_empty"),
+    [
+        ([IsNotNull(MACHINE), EqualTo(MACHINE, "m7")], ("plant/+/m7/+",), False),
+        ([In(MACHINE, ("m7", "m8"))], ("plant/+/m7/+", "plant/+/m8/+"), False),
+        ([EqualTo(MACHINE, "m7"), EqualTo(("line",), "l1")], ("plant/l1/m7/+",), False),
+        ([In(MACHINE, ("m7", "m8")), EqualTo(MACHINE, "m8")], ("plant/+/m8/+",), False),
+        ([EqualTo(MACHINE, "m7"), EqualTo(MACHINE, "m8")], (), True),
+        ([EqualTo(TOPIC, "plant/l1/m7/7")], ("plant/l1/m7/7",), False),
+    ],
+)
+def test_conditions_on_named_levels_become_topic_filters(
+    filters: list[Filter], topics: tuple[str, ...], is_empty: bool
+) -> None:
+    """The log sent the messages of all machines for one."""
+    pushed, left = push_down(PushedFilters(topics=("plant/+/+/+",)), filters, PATTERN)
+    assert (pushed.topics, pushed.is_empty, left) == (topics, is_empty, [])
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        EqualTo(("n",), 7),
+        IsNotNull(("n",)),
+        GreaterThan(MACHINE, "m7"),
+        EqualTo(MACHINE, "a/b"),
+        In(MACHINE, ("m7", "+")),
+        EqualTo(MACHINE, None),
+        EqualTo(("machine", "part"), "m7"),
+        In(MACHINE, tuple(f"m{n}" for n in range(TOPICS_MAX + 1))),
+    ],
+)
+def test_what_restricts_no_level_to_its_texts_is_left_to_spark(one: Filter) -> None:
+    chosen = PushedFilters(topics=("plant/+/+/+",))
+    assert push_down(chosen, [one], PATTERN) == (chosen, [one])
 
 
 def test_pyspark_takes_the_reader_for_one_without_push_down_where_that_is_off() -> None:
