@@ -1,0 +1,67 @@
+"""A page of docs/ as a person follows it: its commands are one script, in a network of its own.
+
+Loopback and its ports belong to the script alone, so that the ports of the page are free.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.broker import environment
+
+_DOCUMENTS: Final = Path(__file__).resolve().parents[2] / "docs"
+_NETWORK: Final = ("unshare", "--map-root-user", "--net")
+_BEGIN: Final = "set -eu\nip link set lo up\n"
+_BLOCK: Final = re.compile(
+    r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+Block = tuple[str, str, str]
+"""Kind, title and text of a fenced block."""
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Return the fenced blocks of a page of docs/."""
+    return _BLOCK.findall((_DOCUMENTS / page).read_text(encoding="utf-8"))
+
+
+def commands_of(blocks: list[Block]) -> str:
+    """Return the commands in ``blocks``, in their order."""
+    return "".join(text for kind, _, text in blocks if kind == "sh")
+
+
+def follow(script: str, directory: Path, limit_s: float) -> str:
+    """Run ``script`` in bash, in ``directory``; return what it printed. It must end with 0.
+
+    The test is skipped where a network of its own cannot be had.
+    """
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("unshare or ip is not installed")
+    if subprocess.run([*_NETWORK, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("a network of its own cannot be had here")
+    programs = directory / "bin"
+    programs.mkdir()
+    for name, rest in (("penstock", "-m penstock "), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {rest}"$@"\n')
+        program.chmod(0o755)
+    answer = subprocess.run(
+        [*_NETWORK, "--pid", "--fork", "--kill-child", "bash", "-c", _BEGIN + script],
+        cwd=directory,
+        env=environment({}) | {"PATH": f"{programs}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    return answer.stdout
