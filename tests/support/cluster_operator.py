@@ -67,7 +67,8 @@ class Operator:
                 if FILL_ANEW in one.server_note:
                     self._fill_anew(one)
                     return
-                if RESEED in one.note and one.node != primary.name:
+                is_said_now = not one.is_silent  # what a silent one said last may be done already
+                if RESEED in one.note and is_said_now and one.node != primary.name:
                     self._reseed(self._machines.all[one.node])
                     return
 
