@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +14,13 @@ from typing import BinaryIO, Final, TypeVar, final
 import pytest
 
 from penstock.auth.http_requests import HttpMethod
+from penstock.cli.top.broker_api import AdminApi
+from penstock.cluster.etcd_client import EtcdClient, Login, NoAnswer
 from penstock.config.registry import RegistryDefinition
+from penstock.control.metric_requests import Health, ReadHealth
 from penstock.decoding.registry import Registry, RegistryUnavailable
 from penstock.engine.access.access import Credentials
+from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -152,6 +157,46 @@ def test_a_registry_that_drips_headers_is_given_up_in_time(
     asked = others.submit(registry.schema_by_id, 7)
     with pytest.raises(RegistryUnavailable, match="takes longer than"):
         answer_of(sick, asked)
+
+
+def test_an_admin_process_that_drips_headers_is_given_up_in_time(
+    sick: Dripping, others: ThreadPoolExecutor
+) -> None:
+    api = AdminApi(sick.url, "token")
+    asked = others.submit(api.ask, ReadHealth(), Health, LIMIT_S)
+    with pytest.raises(StoreFailed, match=r"did not answer for 0\.5 s"):
+        answer_of(sick, asked)
+
+
+def test_a_server_of_etcd_that_drips_headers_is_given_up_in_time(
+    sick: Dripping, others: ThreadPoolExecutor
+) -> None:
+    client = EtcdClient([sick.url], Login(), ssl.create_default_context())
+    asked = others.submit(client.change, "/v3/kv/put", {}, time.monotonic() + LIMIT_S)
+    with pytest.raises(NoAnswer, match="does not answer"):
+        answer_of(sick, asked)
+    assert sick.asked == 1
+
+
+def test_a_collector_that_drips_headers_is_noticed(
+    sick: Dripping, others: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library limits each wait for a byte; metrics ended without a word."""
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry.sdk.metrics.export import MetricsData
+    from opentelemetry.sdk.resources import Resource
+
+    from penstock.otlp import collector as module
+
+    monkeypatch.setattr(module, "STUCK_S", LIMIT_S)
+    resource = Resource({})
+    collector = module.Collector(module.CollectorEndpoint(sick.url, {}), resource)
+    asked = others.submit(collector.send_metrics, MetricsData([]))
+    wait_for("the request", lambda: sick.asked == 1)
+    assert wait_for("it to be noticed", collector.stuck) == f"{sick.url}/v1/metrics"
+    sick.close()
+    asked.result(DEADLINE_S)
+    assert collector.stuck() == ""
 
 
 def test_keys_that_were_read_never_wait_for_an_address_that_drips(

@@ -108,6 +108,7 @@ class WebService:
         target: str = "",
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Reply:
         """Send a request and return the answer, within the time limit.
 
@@ -116,12 +117,14 @@ class WebService:
             target: path and query; empty for those of the URL.
             body: the body of the request.
             headers: the headers of the request.
+            timeout_s: another time limit for this request, in seconds.
 
         Raises:
             WebFailure: there is no answer in time, or it is too long; the connection is cut.
         """
-        ends_s = time.monotonic() + self._timeout_s
-        if not self._free.acquire(timeout=self._timeout_s):
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        ends_s = time.monotonic() + limit_s
+        if not self._free.acquire(timeout=limit_s):
             raise WebFailure(f"{self._requests_max} requests to it are under way and not answered")
         exchange = _Exchange(
             self._pool, method, target or self.target, body, headers or {}, self._body_bytes_max
@@ -135,7 +138,7 @@ class WebService:
             raise WebFailure("the program ends")
         threading.Thread(target=self._run, args=(exchange, ends_s), daemon=True).start()
         if not exchange.ended.wait(ends_s - time.monotonic()):
-            exchange.cut(f"its whole answer takes longer than {self._timeout_s:g} s")
+            exchange.cut(f"its whole answer takes longer than {limit_s:g} s")
         return exchange.reply()
 
     def close(self) -> None:

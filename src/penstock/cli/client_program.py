@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from penstock.client.options import Settings
 
 
+CONNECT_S_MAX: Final = 5.0
+"""Longest time in seconds to connect, and then for the answer to CONNECT."""
+
 _PRINTED_PAUSE_S_MIN: Final = 0.5
 
 
@@ -52,6 +55,7 @@ def client_for(
 
     durable = command_settings is not None and command_settings.get("outbox") is not None
     settings = connection.settings(properties, durable=durable)
+    settings["connect_timeout_s"] = CONNECT_S_MAX
     if command_settings is not None:
         settings.update(command_settings)
     if not connection.quiet:
@@ -119,6 +123,11 @@ def _advice(error: ConnectFailed) -> str:
             return "-V 3.1.1 speaks an older version"
         case reasons.SUCCESS if "certificate" in error.message.lower():
             return "--cafile names the authorities to trust"
+        case reasons.SUCCESS if "no answer to CONNECT" in error.message:
+            return (
+                "it hangs (a disk that does not answer, SIGSTOP), has too much to do, or is no MQTT"
+                " broker: look at its log"
+            )
         case _:
             return "give the broker's address with -h and -p, or -L"
 

@@ -39,7 +39,7 @@ from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.control.client import RequestRefused, ask
 from penstock.control.metric_requests import Health, ReadHealth
-from penstock.errors import ConfigError, StoreError
+from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.machine_clock import is_synchronized, is_unset
 from penstock.services.certificates import certificate_uses
 from penstock.spark.java import JavaNotFound, find_java
@@ -51,7 +51,6 @@ from penstock.version import build_kind
 
 PYTHON_MIN: Final = (3, 11)
 
-_BROKER_S_MAX: Final = 2.0  # for the answer of a broker that runs already
 _ROOM_BYTES: Final = 16_777_216  # needed to open a store and write some commits
 
 
@@ -103,7 +102,9 @@ def examine(settings: Settings) -> list[Finding]:
         check_wall_clock(time.time_ns() // 1000, is_synchronized()),
         check_open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
-    own = running_broker(settings)
+    running = check_running_broker(settings)
+    own = "" if running is None else str(settings.durability.data_dir)
+    findings += [] if running is None else [running]
     listeners = settings.listener.enabled_listeners()
     findings += [check_listener(listener, own) for listener in listeners]
     if settings.stream.enabled:
@@ -314,16 +315,25 @@ def check_port(subject: str, setting: str, bind: Address, own_broker: str = "") 
     return Finding(subject, Verdict.OK, f"{bind} is free")
 
 
-def running_broker(settings: Settings) -> str:
-    """Return the data directory of these settings if a broker runs on it; else empty."""
+def check_running_broker(settings: Settings) -> Finding | None:
+    """Ask the broker that runs on the data directory of these settings how it is; return None if
+    none runs."""
+    subject = "broker"
     data_dir = settings.durability.data_dir
     try:
-        ask(data_dir, ReadHealth(), Health, _BROKER_S_MAX)
-    except RequestRefused:
-        return str(data_dir)
+        health = ask(data_dir, ReadHealth(), Health)
+    except RequestRefused:  # by a version without health checks
+        return Finding(subject, Verdict.OK, f"runs on {data_dir}")
+    except StoreFailed as error:
+        return Finding(subject, Verdict.MISSING, *str(error).split(". ", 1))
     except StoreError:
-        return ""
-    return str(data_dir)
+        return None
+    remedy = "its log says more."
+    if health.store_failure:
+        return Finding(subject, Verdict.MISSING, health.store_failure, remedy)
+    if health.stream_failure:
+        return Finding(subject, Verdict.ABSENT, health.stream_failure, remedy)
+    return Finding(subject, Verdict.OK, f"runs on {data_dir}, and answers")
 
 
 def check_stream_service(settings: Stream, own_broker: str = "") -> Finding:

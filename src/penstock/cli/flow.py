@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.config.address import Address
 
 _PIPE_WIDTH: Final = 160
+_CONNECT_S_MAX: Final = 5.0  # to connect, and then for the answer to CONNECT
 _READ_BYTES: Final = 65_536
 _VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
 _ROUNDS_MAX: Final = 2  # the first may have begun before we subscribed
@@ -99,7 +100,8 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
     """
     ends_s = time.monotonic() + timeout_s
     try:
-        connection = socket.create_connection((address.host, address.port), timeout_s)
+        limit_s = min(timeout_s, _CONNECT_S_MAX)
+        connection = socket.create_connection((address.host, address.port), limit_s)
     except OSError as error:
         raise ConfigError(
             f"no broker answers at {address}: {error.strerror or error}; give its address with"
@@ -111,7 +113,7 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
         connect = Connect("", V5, True, 0, None, login.username, login.password)
         connection.sendall(encode(connect, V5))
         own_id = ""
-        for packet in _read_packets(connection, ends_s):
+        for packet in _read_packets(connection, time.monotonic() + limit_s, ends_s):
             if isinstance(packet, Connack):
                 own_id = _assigned_client_id(packet)
                 subscribe = Subscribe(1, [Subscription(f"{FLOW_TOPIC}/#", 0)])
@@ -178,18 +180,27 @@ def _urgency(flow: JsonObject) -> tuple[bool, float, str]:
     return longest_s == 0, -(longest_s or waiting), str(flow["client_id"])
 
 
-def _read_packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
-    """Yield the packets that the broker sends until ``ends_s``, a time of the monotonic clock."""
+def _read_packets(connection: socket.socket, first_s: float, ends_s: float) -> Iterator[Packet]:
+    """Yield the packets that the broker sends, the first until ``first_s`` and the others until
+    ``ends_s``, times of the monotonic clock."""
     decoder = Decoder(PACKET_SIZE_BYTES_MAX, V5, server=False)
+    is_first = True
     while True:
         try:
             packet = decoder.next_packet()
             if packet is not None:
+                is_first = False
                 yield packet
                 continue
-            connection.settimeout(max(0.001, ends_s - time.monotonic()))
+            limit_s = first_s if is_first else ends_s
+            connection.settimeout(max(0.001, limit_s - time.monotonic()))
             data = connection.recv(_READ_BYTES)
         except TimeoutError:
+            if is_first:
+                raise FlowUnavailable(
+                    "the broker does not answer CONNECT: it hangs (a disk that does not answer,"
+                    " SIGSTOP), has too much to do, or is no MQTT broker; look at its log"
+                ) from None
             raise FlowUnavailable(
                 "the broker reported nothing in time: its status.sys_interval_s may be 0, or more"
                 " than --timeout"

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
 import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import urlsplit
 
@@ -119,16 +121,14 @@ class _Server:
         if self.token:
             headers["Authorization"] = self.token
         try:
-            _limit(connection, ends_s)
+            assert connection.sock is not None
+            _limit(connection.sock, ends_s)
+            connection.response_class = partial(_response, ends_s=ends_s)  # type: ignore[assignment]
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             pieces: list[bytes] = []
             size_bytes = 0
-            while True:
-                _limit(connection, ends_s)
-                piece = response.read(_PIECE_BYTES)
-                if not piece:
-                    break
+            while piece := response.read(_PIECE_BYTES):
                 pieces.append(piece)
                 size_bytes += len(piece)
                 if size_bytes > _ANSWER_BYTES_MAX:
@@ -304,13 +304,43 @@ def _left_s(ends_s: float) -> float:
     return max(0.0, ends_s - time.monotonic())
 
 
-def _limit(connection: http.client.HTTPConnection, ends_s: float) -> None:
+def _limit(connected: socket.socket, ends_s: float) -> None:
     """Limit the next operation on the socket to ``ends_s``; raise TimeoutError if it has passed."""
     left_s = _left_s(ends_s)
     if left_s <= 0:
         raise TimeoutError("timed out")
-    if connection.sock is not None:
-        connection.sock.settimeout(left_s)
+    connected.settimeout(left_s)
+
+
+@final
+class _LimitedReads(io.RawIOBase):
+    """Reads a socket until ``ends_s``. The time limit of the socket itself begins anew with each
+    byte, and a server may send a header byte by byte."""
+
+    def __init__(self, connected: socket.socket, ends_s: float) -> None:
+        self._connected = connected
+        self._ends_s = ends_s
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there into ``buffer``; return the number of bytes, 0 at the end."""
+        _limit(self._connected, self._ends_s)
+        return self._connected.recv_into(buffer)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return the file from which an answer is read."""
+        return io.BufferedReader(self)
+
+
+def _response(
+    connected: socket.socket, *arguments: Any, ends_s: float, **options: Any
+) -> http.client.HTTPResponse:
+    """Return the answer that comes on a socket, whose whole must be there at ``ends_s``."""
+    reads: Any = _LimitedReads(connected, ends_s)
+    return http.client.HTTPResponse(reads, *arguments, **options)
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -7,8 +7,10 @@ minute while it does not accept, one when it accepts again.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -28,6 +30,9 @@ logger = get_logger(__name__)
 
 REQUEST_S_MAX: Final = 5.0
 """Time limit of a request with the exporter's retries, in seconds."""
+
+STUCK_S: Final = 30.0
+"""Time in seconds after which a request is stuck."""
 
 WARNING_INTERVAL_S: Final = 60.0
 """Time in seconds between two log lines about the same failure."""
@@ -113,6 +118,7 @@ class Collector:
             Compression.Gzip,
             _session(),
         )
+        self._begun_s: dict[str, float] = {}  # by signal: when its request began, monotonic
         self._warned_s: dict[str, float] = {}  # by failing signal: monotonic time of the last line
 
     def send_spans(self, spans: list[Span], dropped: int) -> bool:
@@ -123,7 +129,8 @@ class Collector:
             dropped: the number of spans dropped until now, for the log.
         """
         sdk_spans = [sdk_span(span, self._resource) for span in spans]
-        is_accepted = self._spans.export(sdk_spans) is SpanExportResult.SUCCESS
+        with self._timed("traces"):
+            is_accepted = self._spans.export(sdk_spans) is SpanExportResult.SUCCESS
         self._log_outcome(
             "traces", is_accepted, f"; {dropped} spans were dropped" if dropped else ""
         )
@@ -131,9 +138,25 @@ class Collector:
 
     def send_metrics(self, metrics: MetricsData) -> bool:
         """Send metrics; return whether the collector accepted them."""
-        is_accepted = self._metrics.export(metrics) is MetricExportResult.SUCCESS
+        with self._timed("metrics"):
+            is_accepted = self._metrics.export(metrics) is MetricExportResult.SUCCESS
         self._log_outcome("metrics", is_accepted, "")
         return is_accepted
+
+    def stuck(self) -> str:
+        """Return the address of a request that has been under way for far too long, empty if there
+        is none: the library limits each wait for a part of an answer, and not the whole."""
+        now_s = time.monotonic()
+        late = [name for name, at_s in list(self._begun_s.items()) if now_s - at_s > STUCK_S]
+        return self._endpoint.url(late[0]) if late else ""
+
+    @contextlib.contextmanager
+    def _timed(self, signal: str) -> Iterator[None]:
+        self._begun_s[signal] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._begun_s[signal]
 
     def close(self) -> None:
         """Shut both exporters down."""

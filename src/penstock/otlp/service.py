@@ -115,7 +115,13 @@ class Exporter:
         for thread in threads:
             thread.start()
         while give_sign() and not self._stop.wait(SIGN_S):
-            pass
+            if address := self._collector.stuck():
+                logger.error(
+                    "the collector at %s does not end its answer: the process starts anew",
+                    Sentence(address),
+                )
+                self.exit_code = 1
+                self.stop()
         ends_s = time.monotonic() + SHUTDOWN_S_MAX
         for thread in threads:
             thread.join(max(0.0, ends_s - time.monotonic()))

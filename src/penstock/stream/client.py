@@ -15,8 +15,8 @@ its log is behind, the client tries another or waits. The end of a stream, once 
 moves back.
 
 A machine that vanishes in the middle of a range closes no connection, and a reader has nothing to
-send, so it would wait for ever. Therefore gRPC pings a service that has been silent for minutes; if
-there is another replica, the client tests the service after some seconds (`stream.silence`).
+send, so it would wait for ever. Therefore the client tests the service after some seconds
+(`stream.silence`).
 
 A request that the service refuses is not retried there: the refusal becomes EpochMismatch,
 OffsetOutOfRange, StoreFailed or ConfigError. A service whose certificate is not trusted is not
@@ -42,7 +42,7 @@ from penstock.control.landed_requests import ReceiptPosition, ReportProgress, Ta
 from penstock.control.reader_requests import Lease, LeaseGrant, ReaderState
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.store.mark import NO_MARK, Mark, parse_mark
-from penstock.stream.connections import Connections
+from penstock.stream.connections import Connection, Connections
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.flight_errors import (
     first_sentence,
@@ -72,8 +72,15 @@ PUT_TIMEOUT_S: Final = 120.0
 """Longest wait until rows are staged, in seconds."""
 
 SILENT_S_MAX: Final = 10.0
-"""Seconds without a row after which the client tests whether the service still answers, if the log
-has other replicas."""
+"""Seconds without a row after which the client tests whether the service still answers; fewer if
+the time limit of the request is shorter."""
+
+PROVEN_S: Final = 1.0
+"""Seconds after an answer for which a service is not tested before a range is asked of it. The call
+that asks for a range cannot be ended while a service that hangs does not answer it."""
+
+COMPARE_CALL_S: Final = 2.0
+"""Longest wait for the answer of a replica that is only asked whether it has come further."""
 
 COMPARE_S: Final = 5.0
 """Seconds without a new message after which the client asks the other replicas, too: the replica
@@ -146,8 +153,8 @@ class StreamClient:
     Args:
         server: the address of the service, HOST:PORT; a prefix `grpc://` is allowed. In a cluster
             the addresses of all machines, separated by commas.
-        connect_timeout_s: seconds for which all services may be unavailable before a call fails; 0
-            tries each address once.
+        connect_timeout_s: seconds for which all services may be unavailable before a call fails,
+            from its beginning; 0 tries each address once.
         credentials: token, TLS settings and certificates, the same for all services.
 
     Raises:
@@ -229,15 +236,17 @@ class StreamClient:
             StoreFailed: the service cannot read its log.
         """
         if len(self._addresses) == 1:
-            return self._retry(lambda one: self._offsets_at(one, stream), connect_timeout_s)
+            return self._retry(
+                lambda one, call_s: self._offsets_at(one, stream, call_s), connect_timeout_s
+            )
         seen = self._last_offsets.get(stream)
         floor = at_least
         if floor is None and seen is not None:
             floor = seen.epoch, 0
         found: list[StreamOffsets] = []
 
-        def ask(address: str) -> StreamOffsets:
-            offsets = self._offsets_at(address, stream)
+        def ask(address: str, call_s: float) -> StreamOffsets:
+            offsets = self._offsets_at(address, stream, call_s)
             found.append(offsets)
             _check_floor(offsets, floor)
             return offsets
@@ -444,7 +453,7 @@ class StreamClient:
         retry = self._new_retry(self._connect_timeout_s)
         while True:
             try:
-                for batch in self._fetch(retry.address, request):
+                for batch in self._fetch(retry, request):
                     if not batch.num_rows:
                         continue
                     offsets = batch.column(batch.schema.get_field_index("offset"))
@@ -454,7 +463,7 @@ class StreamClient:
                         batch = batch.select(list(columns))
                     yield batch
             except _ERRORS as error:
-                self._wait_or_give_up(error, retry, self._connect_timeout_s)
+                self._wait_or_give_up(error, retry)
             else:
                 retry.record_success(time.monotonic())
                 return
@@ -469,7 +478,7 @@ class StreamClient:
             request: the batch and partition to which the rows belong.
             rows: rows of `PUBLISH_SCHEMA`; client and service each hold all of them in memory.
         """
-        return self._retry(lambda one: self._put(one, request, rows), changes=True)
+        return self._retry(lambda one, call_s: self._put(one, request, rows, call_s), changes=True)
 
     def publish(self, request: PublishBatchRequest) -> int:
         """Publish a batch of staged rows; on return they are published and on disk.
@@ -496,8 +505,10 @@ class StreamClient:
         """Remove the staged rows of a batch, unless it is decided; each address is tried once."""
         self._call_primary("abandon", asdict(request), 0.0)
 
-    def _put(self, address: str, request: StageRowsRequest, rows: pa.Table) -> tuple[str, int, int]:
-        connection = self._connections.get(address)
+    def _put(
+        self, address: str, request: StageRowsRequest, rows: pa.Table, test_s_max: float
+    ) -> tuple[str, int, int]:
+        connection = self._test(address, test_s_max)
         writer, reader = connection.flight.do_put(
             flight.FlightDescriptor.for_command(request.to_json()),
             rows.schema,
@@ -510,35 +521,46 @@ class StreamClient:
         name, count, size_bytes = json.loads(answer.to_pybytes())
         return name, count, size_bytes
 
-    def _fetch(self, address: str, request: RangeRequest) -> Iterator[pa.RecordBatch]:
-        connection = self._connections.get(address)
+    def _fetch(self, retry: RequestRetry, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+        address = retry.address
+        silent_s = min(SILENT_S_MAX, self._connect_timeout_s or SILENT_S_MAX)
+        connection = self._test(address, retry.attempt_s(time.monotonic(), CALL_TIMEOUT_S))
         reader = connection.flight.do_get(flight.Ticket(request.to_json()), connection.options())
+        retry.record_acceptance()
         self._reader = reader
         parts = (part.data for part in reader)
+        watch = SilenceWatch(
+            silent_s, partial(self._is_answering, address, silent_s), reader.cancel
+        )
         try:
-            if len(self._addresses) == 1:
-                yield from parts
-                return
-            watch = SilenceWatch(SILENT_S_MAX, partial(self._is_answering, address), reader.cancel)
             with watch.watch():
                 yield from watch.iterate(parts)
         finally:
             self._reader = None
+            if watch.vanished_s is not None:
+                retry.record_silence(watch.vanished_s)
 
-    def _is_answering(self, address: str) -> bool:
+    def _test(self, address: str, test_s_max: float) -> Connection:
+        """Return the connection to a service, which answers a call unless it did so just now."""
+        connection = self._connections.get(address)
+        if not _HEALTH.has_answered_since(address, time.monotonic() - PROVEN_S):
+            list(connection.flight.list_actions(connection.options(test_s_max)))
+        return connection
+
+    def _is_answering(self, address: str, call_s_max: float) -> bool:
         """Return whether a service answers a call on a new connection; called in another thread."""
         connections = Connections(self._addresses, self._credentials)
         try:
             connection = connections.get(address)
-            list(connection.flight.list_actions(connection.options(CALL_TIMEOUT_S)))
+            list(connection.flight.list_actions(connection.options(call_s_max)))
         except (*_ERRORS, PenstockError) as error:
             return not is_unavailable(error)
         finally:
             connections.close_all()
         return True
 
-    def _offsets_at(self, address: str, stream: str) -> StreamOffsets:
-        found = self._call(address, "offsets", {"stream": stream})
+    def _offsets_at(self, address: str, stream: str, call_s: float) -> StreamOffsets:
+        found = self._call(address, "offsets", {"stream": stream}, call_s)
         given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
         return StreamOffsets(
             found["stream"],
@@ -564,7 +586,7 @@ class StreamClient:
             if _HEALTH.is_backing_off(address, now_s):
                 continue
             try:
-                found = self._offsets_at(address, stream)
+                found = self._offsets_at(address, stream, COMPARE_CALL_S)
             except _ERRORS:
                 _HEALTH.record_failure(address, time.monotonic())
                 self._connections.close(address)
@@ -584,38 +606,41 @@ class StreamClient:
 
     def _call_any(self, action: str, body: Mapping[str, object]) -> Any:
         """Call an action at any replica; return its decoded answer."""
-        return self._retry(lambda one: self._call(one, action, body))
+        return self._retry(lambda one, call_s: self._call(one, action, body, call_s))
 
     def _call_primary(
         self, action: str, body: Mapping[str, object], connect_timeout_s: float | None = None
     ) -> Any:
         """Call an action at the primary; return its decoded answer."""
         return self._retry(
-            lambda one: self._call(one, action, body), connect_timeout_s, changes=True
+            lambda one, call_s: self._call(one, action, body, call_s),
+            connect_timeout_s,
+            changes=True,
         )
 
-    def _call(self, address: str, action: str, body: Mapping[str, object]) -> Any:
+    def _call(self, address: str, action: str, body: Mapping[str, object], call_s: float) -> Any:
         connection = self._connections.get(address)
         answers = connection.flight.do_action(
             flight.Action(action, json.dumps(body).encode()),
-            connection.options(CALL_TIMEOUT_S),
+            connection.options(call_s),
         )
         return json.loads(next(iter(answers)).body.to_pybytes())
 
     def _retry(
         self,
-        call: Callable[[str], Answer],
+        call: Callable[[str, float], Answer],
         connect_timeout_s: float | None = None,
         *,
         changes: bool = False,
     ) -> Answer:
+        """Return the answer of ``call``, which gets an address and its time limit in seconds."""
         patience_s = self._connect_timeout_s if connect_timeout_s is None else connect_timeout_s
         retry = self._new_retry(patience_s, changes=changes)
         while True:
             try:
-                answer = call(retry.address)
+                answer = call(retry.address, retry.attempt_s(time.monotonic(), CALL_TIMEOUT_S))
             except _ERRORS as error:
-                self._wait_or_give_up(error, retry, patience_s)
+                self._wait_or_give_up(error, retry)
             else:
                 retry.record_success(time.monotonic())
                 return answer
@@ -623,13 +648,12 @@ class StreamClient:
     def _new_retry(self, patience_s: float, *, changes: bool = False) -> RequestRetry:
         return RequestRetry(self._addresses, _HEALTH, patience_s, time.monotonic(), changes=changes)
 
-    def _wait_or_give_up(self, error: Exception, retry: RequestRetry, patience_s: float) -> None:
+    def _wait_or_give_up(self, error: Exception, retry: RequestRetry) -> None:
         """Wait before the next attempt; or raise the error that explains why no replica can answer.
 
         Args:
             error: the error of the last attempt.
             retry: the request with its attempts.
-            patience_s: the time limit of the request, for messages.
         """
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
@@ -645,12 +669,13 @@ class StreamClient:
             worst = exhausted.worst
             if worst.kind not in (FailureKind.UNAVAILABLE, FailureKind.STANDBY):
                 raise worst.error from worst.error.__cause__
-            raise self._unavailable(exhausted, patience_s) from worst.error
+            waited_s = retry.waited_s(time.monotonic())
+            raise self._unavailable(exhausted, waited_s) from worst.error
         time.sleep(pause_s)
 
-    def _unavailable(self, exhausted: RetriesExhausted, patience_s: float) -> StreamUnavailable:
+    def _unavailable(self, exhausted: RetriesExhausted, waited_s: float) -> StreamUnavailable:
         worst = exhausted.worst
-        waited = f" Waited {patience_s:g} s:" if patience_s else ""
+        waited = f" Waited {waited_s:.0f} s:" if waited_s >= 1 else ""
         if worst.kind is FailureKind.STANDBY:
             return NotPrimary(
                 f"no primary answers at {self._all_addresses}; are all machines of the cluster"

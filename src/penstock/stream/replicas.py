@@ -13,6 +13,10 @@ address continues at the next::
     one is unavailable, behind or a standby ──before limit───▶ a pause, then the next round
                                             └─after limit────▶ RetriesExhausted
 
+The limit is one for the whole request, from its beginning: an attempt gets no more than its share
+of the time that is left. Of a request that is answered in parts it begins anew with each part, at
+the failure of the next one.
+
 An address that does not answer may cost a connect timeout. So it is avoided for a while, each time
 for longer (backoff): until then it is tried only if no other replica may answer soon.
 `ReplicaHealth` records that; a process has one, because each task of Spark creates a client of its
@@ -36,6 +40,9 @@ ADDRESSES_MAX: Final = 16
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 """Bounds of the pause between rounds, in seconds; each pause is twice as long as the one before."""
+
+ATTEMPT_S_MIN: Final = 1.0
+"""Least time for an attempt, in seconds, also when the time of the request is over."""
 
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
@@ -134,6 +141,11 @@ class ReplicaHealth:
         """Return whether the address failed lately, and is avoided."""
         return now_s < self._backoffs.get(address, (now_s, 0.0))[0]
 
+    def has_answered_since(self, address: str, since_s: float) -> bool:
+        """Return whether the address answered a request at ``since_s`` or later."""
+        times = (self._answered_at_s.get((address, changes), since_s - 1) for changes in (0, 1))
+        return max(times) >= since_s
+
     def record_success(self, address: str, now_s: float, *, changes: bool) -> None:
         """Record that the service at ``address`` answered a request."""
         self._answered_at_s[address, changes] = now_s
@@ -154,8 +166,7 @@ class RequestRetry:
     Args:
         addresses: the addresses in the user's order; not empty.
         health: the record of earlier answers and failures, to which this request adds.
-        patience_s: seconds after the first failure in which the request is retried; 0 for one
-            round.
+        patience_s: seconds from the beginning in which the request is tried; 0 for one round.
         now_s: monotonic time.
         changes: whether the request needs the primary.
 
@@ -177,16 +188,39 @@ class RequestRetry:
         self._health = health
         self._patience_s = patience_s
         self._changes = changes
-        self._deadline_s: float | None = None
+        self._began_s: float | None = now_s  # None: the request is being answered
         self._pause_s = PAUSE_S_MIN
         self._failures: dict[str, ReplicaFailure] = {}  # the last one at each address
         self.address: str = health.order(addresses, now_s, changes=changes)[0]
         self._tried = [self.address]  # in this round
 
+    def attempt_s(self, now_s: float, attempt_s_max: float) -> float:
+        """Return the time limit of the present attempt, in seconds, at most ``attempt_s_max``."""
+        if not self._patience_s:
+            return attempt_s_max
+        rest = len(self._addresses) - len(self._tried) + 1
+        left_s = self._patience_s - self.waited_s(now_s)
+        return min(attempt_s_max, max(ATTEMPT_S_MIN, left_s / rest))
+
+    def waited_s(self, now_s: float) -> float:
+        """Return for how long the request has not been answered, in seconds."""
+        return 0.0 if self._began_s is None else now_s - self._began_s
+
+    def record_acceptance(self) -> None:
+        """Record that a service works on the request, which may take any time; only for the first
+        attempt, or a service that always fails then would be tried for ever."""
+        if not self._failures:
+            self._began_s = None
+
+    def record_silence(self, since_s: float) -> None:
+        """Record that a service which worked on the request has not answered since ``since_s``."""
+        if self._began_s is None:
+            self._began_s = since_s
+
     def record_success(self, now_s: float) -> None:
         """Record an answer, or a part of one; the time limit of the next failure starts afresh."""
         self._health.record_success(self.address, now_s, changes=self._changes)
-        self._deadline_s, self._pause_s = None, PAUSE_S_MIN
+        self._began_s, self._pause_s = None, PAUSE_S_MIN
         self._failures.clear()
         self._tried = [self.address]
 
@@ -210,9 +244,8 @@ class RequestRetry:
         self._failures[self.address] = ReplicaFailure(self.address, kind, error)
         if kind is FailureKind.UNAVAILABLE:
             self._health.record_failure(self.address, now_s)
-        if self._deadline_s is None:
-            self._deadline_s = now_s + self._patience_s
-        left_s = self._deadline_s - now_s
+        self.record_silence(now_s)
+        left_s = self._patience_s - self.waited_s(now_s)
         next_address = self._next_address(now_s, is_last=left_s <= 0)
         if next_address is not None:
             self.address = next_address

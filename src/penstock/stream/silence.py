@@ -1,8 +1,8 @@
 """Detects that a service has vanished during a read that receives no rows.
 
-A machine that vanishes closes no connection, and gRPC notices only after minutes. If another
-replica can continue the read, that is too long. So after some seconds without rows the watch calls
-the service on another connection, and ends the read if there is no answer. A service that searches
+A machine that vanishes closes no connection, and gRPC notices only after minutes. So after some
+seconds without rows the watch calls the service on another connection, and ends the read if there
+is no answer. A service that searches
 a long range for few rows answers, and the read continues.
 """
 
@@ -25,6 +25,10 @@ class SilenceWatch:
         silent_s: seconds without a part of the read after which the service is tested.
         is_answering: calls the service; returns whether it answers. Runs in the watch's thread.
         end_read: ends the read. Runs in the watch's thread.
+
+    Attributes:
+        vanished_s: the monotonic time from which on there was no part of a read that the watch has
+            ended; None while it has not.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class SilenceWatch:
         self._silent_s = silent_s
         self._is_answering = is_answering
         self._end_read = end_read
+        self.vanished_s: float | None = None
         self._waits_since_s: float | None = None  # None: the reader is not waiting
         self._is_over = threading.Event()
 
@@ -68,5 +73,6 @@ class SilenceWatch:
                 and self._waits_since_s == since_s
                 and not self._is_over.is_set()
             ):
+                self.vanished_s = since_s
                 self._end_read()
                 return

@@ -25,7 +25,7 @@ from penstock.stream.requests import (
     read_time,
 )
 
-CALL_S_MAX: Final = 5.0
+CALL_S_MAX: Final = 2.0
 """Seconds after which a call is answered, with or without a result."""
 
 DESCRIPTIONS: Final = (

@@ -47,10 +47,11 @@ def test_an_address_of_the_broker_that_runs_is_no_mistake() -> None:
 
 async def test_a_broker_that_runs_on_the_data_directory_is_noticed(tmp_path: Path) -> None:
     settings = Settings.model_validate({"durability": {"data_dir": str(tmp_path)}})
-    assert doctor.running_broker(settings) == ""
+    assert doctor.check_running_broker(settings) is None
     control = Control(tmp_path)
     await control.open()
-    assert await asyncio.to_thread(doctor.running_broker, settings) == str(tmp_path)
+    found = await asyncio.to_thread(doctor.check_running_broker, settings)
+    assert found == Finding("broker", Verdict.OK, f"runs on {tmp_path}")
     await control.close()
 
 

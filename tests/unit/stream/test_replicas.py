@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.stream.replicas import (
     ADDRESSES_MAX,
+    ATTEMPT_S_MIN,
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
     PAUSE_S_MAX,
@@ -128,6 +129,31 @@ def test_one_that_may_have_it_later_is_waited_for(kind: FailureKind) -> None:
     with pytest.raises(RetriesExhausted) as given_up:
         fail(retry, kind, now_s=10.0)
     assert given_up.value.worst.kind is kind
+
+
+def test_the_limit_is_one_for_the_whole_request_from_its_beginning() -> None:
+    retry = begin(ReplicaHealth(), patience_s=9.0)
+    assert retry.attempt_s(0.0, 10.0) == 3.0, "there are three addresses"
+    fail(retry, FailureKind.UNAVAILABLE, now_s=3.0)
+    assert retry.attempt_s(3.0, 10.0) == 3.0
+    fail(retry, FailureKind.UNAVAILABLE, now_s=6.0)
+    fail(retry, FailureKind.UNAVAILABLE, now_s=8.9)
+    assert retry.attempt_s(9.0, 10.0) == ATTEMPT_S_MIN
+    fail(retry, FailureKind.UNAVAILABLE, now_s=10.0)
+    fail(retry, FailureKind.UNAVAILABLE, now_s=10.0)
+    with pytest.raises(RetriesExhausted):
+        fail(retry, FailureKind.UNAVAILABLE, now_s=10.0)
+    assert retry.waited_s(10.0) == 10.0
+
+
+def test_a_service_that_works_on_a_request_may_take_its_time() -> None:
+    retry = begin(ReplicaHealth(), patience_s=1.0)
+    retry.record_acceptance()
+    assert fail(retry, FailureKind.UNAVAILABLE, now_s=100.0) == 0
+    retry.record_acceptance()  # but one that fails each time it has begun is given up
+    fail(retry, FailureKind.UNAVAILABLE, now_s=101.0)
+    with pytest.raises(RetriesExhausted):
+        fail(retry, FailureKind.UNAVAILABLE, now_s=101.0)
 
 
 def test_patience_begins_anew_with_each_row() -> None:

@@ -5,42 +5,88 @@ power fails; and a stranger that listens at its port.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.config.stream import StreamDefinition
 from penstock.stream import client as client_module
-from penstock.stream import connections as connections_module
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.spark.log_writer import LogWriter
-from tests.spark.service_process import serving
+from tests.spark.service_process import ServiceProcess, serving
 
 ALL = StreamDefinition(name="messages", topic_filters=("#",))
 CHUNKS, ROWS, LONG = 20, 50, ("t" * 60_000,)  # more than the buffers of a connection hold
 
 
-def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+PATIENCE_S, LATE_S_MAX = 3.0, 6.0
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    with serving(tmp_path, ALL) as started:
+        yield started
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LogWriter]:
+    with LogWriter(tmp_path, "e1") as writer:
+        yield writer
+
+
+def waited_s(action: Callable[[], object]) -> tuple[float, float]:
+    """How long an action waited that finds no service, in seconds, and how long it says."""
+    begun_s = time.monotonic()
+    with pytest.raises(StreamUnavailable, match="no stream service answers at") as raised:
+        action()
+    told = re.search(r"Waited (\d+) s", str(raised.value))
+    assert told, raised.value
+    return time.monotonic() - begun_s, float(told[1])
+
+
+def test_a_call_of_a_service_that_hangs_waits_no_longer_than_it_says(
+    log: LogWriter, service: ServiceProcess
 ) -> None:
-    impatient = [
-        (name, 2000 if name.endswith("_ms") else value)
-        for name, value in connections_module._CHANNEL
-    ]
-    assert impatient != connections_module._CHANNEL
-    monkeypatch.setattr(connections_module, "_CHANNEL", impatient)
-    with LogWriter(tmp_path, "e1") as log, serving(tmp_path, ALL) as service:
-        for _ in range(CHUNKS):
-            log.append(ROWS, topics=LONG)
-        with StreamClient(service.address, connect_timeout_s=0) as client:
-            rows = client.read("messages", "e1", 0, log.end)
-            next(rows)
-            os.kill(service.pid, signal.SIGSTOP)  # connected, and silent
-            with pytest.raises(StreamUnavailable, match="no stream service answers at"):
-                deque(rows, maxlen=0)
+    """The time began at the first failure, and each call had 10 s: "Waited 5 s" came after 26."""
+    log.append(1)
+    with StreamClient(service.address, PATIENCE_S) as client:
+        client.offsets("messages")
+        os.kill(service.pid, signal.SIGSTOP)
+        took_s, told_s = waited_s(lambda: client.offsets("messages"))
+    assert PATIENCE_S <= took_s < PATIENCE_S + LATE_S_MAX
+    assert abs(told_s - took_s) < 2
+
+
+def test_a_range_is_not_asked_of_a_service_that_hangs(
+    log: LogWriter, service: ServiceProcess
+) -> None:
+    """That call could not be ended, and had no time limit."""
+    log.append(1)
+    with StreamClient(service.address, PATIENCE_S) as client:
+        os.kill(service.pid, signal.SIGSTOP)
+        took_s, _ = waited_s(lambda: list(client.read("messages", "e1", 0, 1)))
+    assert took_s < PATIENCE_S + LATE_S_MAX
+
+
+def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
+    log: LogWriter, service: ServiceProcess
+) -> None:
+    """The time in which it said nothing did not count, and 3 s were 40 s."""
+    for _ in range(CHUNKS):
+        log.append(ROWS, topics=LONG)
+    with StreamClient(service.address, PATIENCE_S) as client:
+        rows = client.read("messages", "e1", 0, log.end)
+        next(rows)
+        os.kill(service.pid, signal.SIGSTOP)  # connected, and silent
+        took_s, told_s = waited_s(lambda: deque(rows, maxlen=0))
+    assert took_s < 3 * PATIENCE_S + LATE_S_MAX
+    assert abs(told_s - took_s) < 2
 
 
 def test_a_stranger_that_listens_and_says_nothing_is_suspected(

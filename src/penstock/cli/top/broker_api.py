@@ -5,14 +5,14 @@
       request ─┬─ ControlSocket ─▶ the socket in the data directory, on the same machine
                ╰─ AdminApi ──────▶ /api/v1/…, by the table of ``admin.operations``, with a token
 
-Both take the requests of ``control`` and return the same answers, or raise a PenstockError. Each
-request uses a connection of its own, so several threads may ask at once.
+Both take the requests of ``control`` and return the same answers, or raise a PenstockError. Several
+threads may ask at once.
 """
 
 from __future__ import annotations
 
-import http.client
-import ssl
+import http
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast, final
@@ -23,6 +23,7 @@ import msgspec
 from penstock.admin.disk import with_disk
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation, Why
 from penstock.admin.parameters import HIDDEN
+from penstock.auth.web_requests import Reply, WebFailure, WebService
 from penstock.control.client import BrokerUnreachable, Request, RequestRefused, ask
 from penstock.control.metric_requests import Metrics
 from penstock.errors import ConfigError, StoreFailed
@@ -30,6 +31,7 @@ from penstock.errors import ConfigError, StoreFailed
 ANSWER_BYTES_MAX: Final = 67_108_864
 """Longest answer that is read, in bytes."""
 
+_ANSWER_S_MAX: Final = 5.0
 _OPERATIONS: Final[dict[Any, Operation]] = {each.request: each for each in OPERATIONS}
 
 T = TypeVar("T")
@@ -102,12 +104,15 @@ class AdminApi:
         except ValueError as error:
             raise ConfigError(f"--url {url!r}: {error}") from None
         self._host = parts.hostname
-        self._context: ssl.SSLContext | None = None
-        if parts.scheme == "https":
-            try:
-                self._context = ssl.create_default_context(cafile=authority)
-            except OSError as error:
-                raise ConfigError(f"--ca {authority}: {error.strerror or error}") from error
+        try:
+            self._service = WebService(
+                f"{parts.scheme}://{parts.netloc}",
+                _ANSWER_S_MAX,
+                "" if authority is None else str(authority),
+                body_bytes_max=ANSWER_BYTES_MAX,
+            )
+        except OSError as error:
+            raise ConfigError(f"--ca {authority}: {error.strerror or error}") from error
         self._headers = {"Authorization": f"Bearer {token}"}
 
     @property
@@ -118,7 +123,8 @@ class AdminApi:
     def ask(self, request: Request, answer_type: type[T], timeout_s: float) -> T:
         """Ask over HTTP; see ``BrokerApi.ask``."""
         operation = _OPERATIONS[type(request)]
-        status, body = self._exchange(operation, request, timeout_s)
+        reply = self._exchange(operation, request, timeout_s)
+        status, body = reply.status, reply.body
         if status == http.HTTPStatus.NOT_FOUND and operation.may_be_missing:
             return msgspec.json.decode(b"null", type=answer_type)
         if status != http.HTTPStatus.OK:
@@ -129,16 +135,7 @@ class AdminApi:
             raise StoreFailed(f"{self.name} gave an answer of another version: {error}") from None
         return cast(T, answer.facts if isinstance(answer, Why) else answer)
 
-    def _exchange(
-        self, operation: Operation, request: Request, timeout_s: float
-    ) -> tuple[int, bytes]:
-        connection = (
-            http.client.HTTPConnection(self._host, self._port, timeout_s)
-            if self._context is None
-            else http.client.HTTPSConnection(
-                self._host, self._port, timeout=timeout_s, context=self._context
-            )
-        )
+    def _exchange(self, operation: Operation, request: Request, timeout_s: float) -> Reply:
         fields = {
             name: value
             for name, value in msgspec.to_builtins(request).items()
@@ -152,16 +149,13 @@ class AdminApi:
             headers["Content-Type"] = "application/json"
         elif fields:
             path += f"?{urlencode(list(_parameters(fields)))}"
+        ends_s = time.monotonic() + timeout_s
         try:
-            connection.request(operation.method, path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(ANSWER_BYTES_MAX)
-        except TimeoutError as error:
-            raise StoreFailed(f"{self.name} did not answer for {timeout_s:g} s") from error
-        except (OSError, http.client.HTTPException) as error:
+            return self._service.request(operation.method, path, body, headers, timeout_s)
+        except WebFailure as error:
+            if time.monotonic() >= ends_s:
+                raise StoreFailed(f"{self.name} did not answer for {timeout_s:g} s") from error
             raise BrokerUnreachable(f"no admin process answers at {self.name}: {error}") from error
-        finally:
-            connection.close()
 
 
 def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:

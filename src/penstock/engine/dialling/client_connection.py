@@ -419,7 +419,7 @@ class ClientConnection(Connection):
             if self.state == CONNECTED:
                 why = "the server said nothing for 1.5 x keep alive"
             else:
-                why = "no CONNACK within the connect timeout"
+                why = f"no answer to CONNECT for {self.limits.connect_timeout_s:g} s"
             self._end(True, why, now)
             return
         if self.state == CONNECTED and NO_DEADLINE < self._ping_due_s <= now.monotonic_s:
