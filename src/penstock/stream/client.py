@@ -669,13 +669,13 @@ class StreamClient:
             worst = exhausted.worst
             if worst.kind not in (FailureKind.UNAVAILABLE, FailureKind.STANDBY):
                 raise worst.error from worst.error.__cause__
-            waited_s = retry.waited_s(time.monotonic())
+            waited_s = retry.waited_s(time.monotonic()) if retry.patience_s else 0.0
             raise self._unavailable(exhausted, waited_s) from worst.error
         time.sleep(pause_s)
 
     def _unavailable(self, exhausted: RetriesExhausted, waited_s: float) -> StreamUnavailable:
         worst = exhausted.worst
-        waited = f" Waited {waited_s:.0f} s:" if waited_s >= 1 else ""
+        waited = f" Waited {waited_s:.{int(waited_s < 1)}f} s:" if waited_s else ""
         if worst.kind is FailureKind.STANDBY:
             return NotPrimary(
                 f"no primary answers at {self._all_addresses}; are all machines of the cluster"

@@ -143,7 +143,9 @@ class ReplicaHealth:
 
     def has_answered_since(self, address: str, since_s: float) -> bool:
         """Return whether the address answered a request at ``since_s`` or later."""
-        times = (self._answered_at_s.get((address, changes), since_s - 1) for changes in (0, 1))
+        times = (
+            self._answered_at_s.get((address, changes), since_s - 1) for changes in (False, True)
+        )
         return max(times) >= since_s
 
     def record_success(self, address: str, now_s: float, *, changes: bool) -> None:
@@ -172,6 +174,7 @@ class RequestRetry:
 
     Attributes:
         address: the address to try now.
+        patience_s: as given.
     """
 
     def __init__(
@@ -186,7 +189,7 @@ class RequestRetry:
         assert addresses, "there is an address"
         self._addresses = addresses
         self._health = health
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._changes = changes
         self._began_s: float | None = now_s  # None: the request is being answered
         self._pause_s = PAUSE_S_MIN
@@ -196,10 +199,10 @@ class RequestRetry:
 
     def attempt_s(self, now_s: float, attempt_s_max: float) -> float:
         """Return the time limit of the present attempt, in seconds, at most ``attempt_s_max``."""
-        if not self._patience_s:
+        if not self.patience_s:
             return attempt_s_max
         rest = len(self._addresses) - len(self._tried) + 1
-        left_s = self._patience_s - self.waited_s(now_s)
+        left_s = self.patience_s - self.waited_s(now_s)
         return min(attempt_s_max, max(ATTEMPT_S_MIN, left_s / rest))
 
     def waited_s(self, now_s: float) -> float:
@@ -245,7 +248,7 @@ class RequestRetry:
         if kind is FailureKind.UNAVAILABLE:
             self._health.record_failure(self.address, now_s)
         self.record_silence(now_s)
-        left_s = self._patience_s - self.waited_s(now_s)
+        left_s = self.patience_s - self.waited_s(now_s)
         next_address = self._next_address(now_s, is_last=left_s <= 0)
         if next_address is not None:
             self.address = next_address
