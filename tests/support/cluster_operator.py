@@ -52,6 +52,7 @@ class Operator:
         self.histories = 0
         self._machines = machines
         self._filled_anew = 0
+        self._reseeded_s: dict[str, float] = {}  # when members were reseeded, by name
         self._lost_since_s = 0.0  # since when `recover` is advised; 0 while it is not
 
     def act(self) -> None:
@@ -67,8 +68,9 @@ class Operator:
                 if FILL_ANEW in one.server_note:
                     self._fill_anew(one)
                     return
-                is_said_now = not one.is_silent  # what a silent one said last may be done already
-                if RESEED in one.note and is_said_now and one.node != primary.name:
+                said_s = time.monotonic() - one.heard_s
+                is_new = said_s > self._reseeded_s.get(one.node, 0.0)
+                if RESEED in one.note and is_new and one.node != primary.name:
                     self._reseed(self._machines.all[one.node])
                     return
 
@@ -151,6 +153,7 @@ class Operator:
         told = member.penstock("cluster", "reseed")
         assert told.returncode == 0, told.stderr
         member.start()
+        self._reseeded_s[machine.name] = time.monotonic()
 
     def _fill_anew(self, one: MemberState) -> None:
         assert isinstance(self._machines.nats, EtcdCluster)
