@@ -126,7 +126,7 @@ def with_incompressible_chunks(data_dir: Path) -> None:
     source = random.Random(7)
     store = RocksStore(data_dir)
     for number in range(CHUNKS):
-        commit = rows(number * ROWS, ROWS)
+        commit = rows(number * ROWS, ROWS, received_at_us=(number + 1) * 1_000_000)
         for message in commit.messages:
             message.payload = source.randbytes(1_000)
         store.commit(commit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from pathlib import Path
 from typing import final
 
@@ -43,6 +43,7 @@ class Children:
         self.stream: ChildProcess | None = None
         self.admin: ChildProcess | None = None
         self.otlp: ChildProcess | None = None
+        self._damages: Sized = ()
         self.urls = ""
         self._running: set[str] = set()
 
@@ -53,6 +54,8 @@ class Children:
 
     def samples(self) -> Iterable[MetricSample]:
         """Yield the samples for a scrape."""
+        if self.stream is not None:
+            yield "log_damaged_blocks", (), len(self._damages)
         for child in self.processes():
             yield "child_restarts", (child.name,), child.restarts
             yield "child_hangs", (child.name,), child.hangs
@@ -98,7 +101,7 @@ class Children:
             read_tokens(Path(file))  # so that a mistake ends the start
         bind = stream.bind
         port = await reserve_port(stream_process.NAME, stream_process.OPTION, bind.host, bind.port)
-        self.stream = stream_process.stream_process(
+        self.stream, self._damages = stream_process.stream_process(
             settings.durability.data_dir, port, self._streams_json(), self.stream_arguments()
         )
         self.urls += f" stream {'grpc+tls' if stream.certificate else 'grpc'}://{port}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.damaged_log import SkipDamaged, damage_handler
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
@@ -53,6 +54,7 @@ class LogOptions:
     stream: Annotated[
         str, typer.Option(metavar="NAME", help="The stream of the broker to read.")
     ] = "messages"
+    skip_damaged: SkipDamaged = False
     server: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
@@ -79,4 +81,5 @@ class LogOptions:
             raise ConfigError(f"-t: not a topic filter: {invalid!r}")
         settings = load_settings(self.config, {"durability.data_dir": self.data_dir})
         address, credentials = reach_stream(settings, self.server, access)
-        return StreamClient(address, connect_timeout_s, credentials)
+        on_damage = damage_handler(skips=self.skip_damaged)
+        return StreamClient(address, connect_timeout_s, credentials, on_damage)

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from penstock.cli.damaged_log import SkipDamaged, damage_handler
 from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
@@ -63,6 +64,7 @@ def sql(
             "-t", "--topic", metavar="FILTER", help="Only these topics in the views of streams."
         ),
     ] = None,
+    skip_damaged: SkipDamaged = False,
     memory: Annotated[
         int, typer.Option(min=64, metavar="MIB", help="Memory of DuckDB; then it uses the disk.")
     ] = 1024,
@@ -99,11 +101,12 @@ def sql(
     exit_on_sigterm()  # so that DuckDB's files and unfinished files are removed
     rows = SqlOutput(output, as_json=as_json, force=force, escape_formulas=escape_formulas)
     declared = settings.tables.declared
+    on_damage = damage_handler(skips=skip_damaged)
     try:
         with (
             require_spark(),
             SqlSession(
-                lambda: StreamClient(address, SERVICE_S, credentials),
+                lambda: StreamClient(address, SERVICE_S, credentials, on_damage),
                 declared,
                 topics or (),
                 SqlLimits(memory * MIB),

@@ -68,6 +68,11 @@ _BROKER: Final = (
     Family(
         "log_forks", COUNTER, "New epochs of the log, because readers had another history of it"
     ),
+    Family(
+        "log_damaged_blocks",
+        GAUGE,
+        "Damaged blocks of the log that readers found since the broker started",
+    ),
     Family("uptime_seconds", GAUGE, "Time since the broker started"),
     Family("draining", GAUGE, "1 while the broker is being emptied and accepts no clients, else 0"),
     Family(

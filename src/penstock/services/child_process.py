@@ -30,7 +30,8 @@ from penstock.transport.reserved_port import ReservedPort
 
 logger = get_logger(__name__)
 
-_READY: Final = "ready "
+READY: Final = "ready "
+"""The beginning of the line that a child prints when it serves."""
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
 _STEADY_S: Final = 30.0  # a run this long resets the backoff
@@ -216,7 +217,7 @@ class ChildProcess:
         process.kill()
 
     def _log_if_ready(self, line: str) -> None:
-        if line.startswith(_READY):
+        if line.startswith(READY):
             logger.info("%s %s", self.name, line)
 
 

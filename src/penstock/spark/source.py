@@ -48,7 +48,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.errors import (
+    ConfigError,
+    EpochMismatch,
+    OffsetOutOfRange,
+    PenstockError,
+    StoreFailed,
+)
 from penstock.spark.brokers import BrokerConnections, connect, server_prefix
 from penstock.spark.groups import ReaderGroup
 from penstock.spark.initial_offsets import load_or_pin_position
@@ -190,6 +196,7 @@ class RangeReader:
                         since_us=self._pushed.since_us,
                         until_us=self._pushed.until_us,
                         before=partition.before,
+                        on_damage=self._on_damage,
                     )
                     yield from map(self._with_levels, batches)
                 except EpochMismatch as error:  # the epoch changed after the batch was planned
@@ -206,6 +213,9 @@ class RangeReader:
                         raise
                     self._accept_loss(error, _ACCEPT)
                     ranges = remaining + ranges
+
+    def _on_damage(self, _begin: int, _end: int, failure: StoreFailed) -> None:
+        self._accept_loss(failure, _ACCEPT)
 
     def _with_levels(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         """Return messages with the columns for the named levels of their topics, if chosen."""

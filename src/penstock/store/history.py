@@ -34,8 +34,9 @@ import msgspec
 from rocksdict import Rdict
 
 from penstock.store.chain import NO_DIGEST, digest_of
-from penstock.store.chunk import decode_key, encode_key, summarize_chunk
-from penstock.store.database import Database, raise_if_unreadable
+from penstock.store.chunk import decode_key, summarize_chunk
+from penstock.store.database import Database
+from penstock.store.log_damage import seek_chunk
 from penstock.store.mark import NAME_CHARACTERS, NO_MARK, PATH_RUNS_MAX, Mark, Run, Verdict
 
 RUNS: Final = b"runs"
@@ -204,15 +205,13 @@ def find_digest(
     """
     if offset == 0:
         return NO_CHUNK
-    chunks = log.iter()
-    chunks.seek_for_prev(encode_key(offset - 1))
+    chunks = seek_chunk(log, offset - 1)
     if not chunks.valid():
-        raise_if_unreadable(chunks)
         return None
     key, value = chunks.key(), chunks.value()
     base = decode_key(key)
     end = base + summarize_chunk(value).rows
-    if end < offset:
+    if not base < offset <= end:
         return None
     chunk = whole(key, value)
     return None if chunk is None else ChunkDigest(base, end, digest_of(base, chunk))

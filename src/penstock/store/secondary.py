@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -54,7 +54,7 @@ from rocksdict import AccessType, Options, Rdict, RdictIter
 from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
-from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summarize_chunk
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, summarize_chunk
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, raise_if_unreadable
 from penstock.store.faults import with_remedy
 from penstock.store.history import RUNS, History, decode_runs, find_digest
@@ -67,6 +67,7 @@ from penstock.store.identity import (
     decode_lineage,
     refuse_format,
 )
+from penstock.store.log_damage import LogDamaged, find_hidden, is_damage, seek_chunk
 from penstock.store.mark import Mark, Run, Verdict
 from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.ranges import join_ranges
@@ -102,6 +103,8 @@ class Extent:
     given_up: tuple[tuple[int, int], ...] = ()
     """Ascending ranges of offsets in between that a repair has given up: first and end,
     excluded."""
+    damaged: tuple[tuple[int, int], ...] = ()
+    """Ascending ranges of offsets in between that readers have found unreadable (`LogDamaged`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,19 @@ class _OpenDatabase:
 
 
 class LogFollower:
-    """A read-only view of the log below `data_dir`, bounded by the committed watermark."""
+    """A read-only view of the log below `data_dir`, bounded by the committed watermark.
 
-    def __init__(self, data_dir: Path) -> None:
+    Args:
+        data_dir: the broker's data directory.
+        on_damage: called once for each damaged block that a reader finds, in its thread.
+    """
+
+    def __init__(
+        self, data_dir: Path, on_damage: Callable[[LogDamaged], None] = lambda _: None
+    ) -> None:
         self.data_dir = data_dir
+        self._on_damage = on_damage
+        self._damaged: tuple[str, dict[int, int]] = "", {}  # epoch; end by begin
         self._store = data_dir / "store"
         self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"
@@ -169,7 +181,7 @@ class LogFollower:
                     self._close()
                     handles = self._open_log()
             end = min(committed_end, self._seen_end) if self._seen_end else 0
-            earliest = _first_offset(handles.log)
+            earliest = _first_offset(handles.log, watermark.begin)
             epoch, holes = self._epoch, self._given_up
             archive = self._archive_of(stream)
         if earliest is None:  # the log has no chunk
@@ -179,8 +191,10 @@ class LogFollower:
         if archive is not None:
             earliest = min(earliest, archive.begin)
             holes = _holes_of(archive, holes)
-        lost = ((max(first, earliest), min(last, end)) for first, last in holes)
-        return Extent(epoch, earliest, end, tuple(hole for hole in lost if hole[0] < hole[1]))
+        known_epoch, ends = self._damaged
+        hidden = ((begin, ends[begin]) for begin in sorted(ends) if known_epoch == epoch)
+        given_up, damaged = (_within(earliest, end, ranges) for ranges in (holes, hidden))
+        return Extent(epoch, earliest, end, given_up, damaged)
 
     def history(self) -> History:
         """Return the history of the log, up to the end of its committed extent.
@@ -224,6 +238,10 @@ class LogFollower:
 
         try:
             found = find_digest(handles.log, whole, offset)
+        except StoreFailed as error:
+            if is_damage(error):
+                return None  # of a damaged chunk nothing is known, as of one that was removed
+            raise
         except StoreFormatError as error:
             raise StoreFailed(f"the log cannot be read: {error}") from error
         if found is None:
@@ -245,7 +263,9 @@ class LogFollower:
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
-            StoreFailed: rows of the range cannot be read.
+            LogDamaged: rows of the range cannot be read, because a block of the log is damaged; all
+                rows before it were yielded.
+            StoreFailed: rows of the range cannot be read, for another reason.
         """
         position, retried_at = start, -1
         while position < end:
@@ -276,16 +296,28 @@ class LogFollower:
                 with self._lock:
                     self._close()
 
+    def rows_around(
+        self, start: int, end: int, stream: StreamDefinition | None = None
+    ) -> Iterator[Rows]:
+        """Yield the rows as `rows` does, without those that a damaged block hides."""
+        position = start
+        while position < end:
+            try:
+                for rows in self.rows(position, end, stream):
+                    position = rows.end
+                    yield rows
+            except LogDamaged as damage:
+                position = damage.end
+
     def _logged(self, handles: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
         """Yield the rows of the log from `start` up to `end`, with small chunks joined.
 
         After a gap the next batch begins above the end of the batch before; the caller stops there.
         """
-        chunks = handles.log.iter()
-        chunks.seek_for_prev(encode_key(start))
-        if not chunks.valid():
-            self._refuse_unreadable(chunks)
-            chunks.seek(encode_key(start))
+        try:
+            chunks = seek_chunk(handles.log, start)
+        except StoreFailed as error:
+            raise self._unreadable(error, handles, start) from error
         begin = position = start
         gathered: list[pa.RecordBatch] = []
         size_bytes = 0
@@ -297,7 +329,14 @@ class LogFollower:
                 continue
             batch = summary.batch
             if batch is None:
-                chunk = self._full_value(handles, "log", key, value)
+                try:
+                    chunk = self._full_value(handles, "log", key, value)
+                except StoreFailed as error:
+                    if not is_damage(error):
+                        raise
+                    if gathered:
+                        yield _joined(begin, position, gathered)
+                    raise self._damage(base, base + summary.rows) from error
                 if chunk is None:
                     break
                 batch = decode_chunk(chunk)
@@ -319,7 +358,10 @@ class LogFollower:
         if gathered:
             yield _joined(begin, position, gathered)
         if position < end:
-            self._refuse_unreadable(chunks)
+            try:
+                raise_if_unreadable(chunks)
+            except StoreFailed as error:
+                raise self._unreadable(error, handles, position) from error
 
     def _full_value(
         self, handles: _OpenDatabase, family: str, key: bytes, value: bytes
@@ -393,10 +435,37 @@ class LogFollower:
         try:
             raise_if_unreadable(chunks)
         except StoreFailed as error:
-            with self._lock:
-                self._close()
-            why = with_remedy(error.__cause__ or error, self._store.parent)
-            raise StoreFailed(f"the log cannot be read: {why}") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(
+        self, error: StoreFailed, handles: _OpenDatabase | None = None, position: int = 0
+    ) -> StoreFailed:
+        """Return the error for a failed read; LogDamaged where a block of the log is damaged.
+
+        Args:
+            error: the failure.
+            handles: the open database, if the log was read, and not an archive.
+            position: the offset whose chunk cannot be read.
+        """
+        if handles is not None and is_damage(error.__cause__ or error):
+            extent = self.extent()
+            return self._damage(*find_hidden(handles.log, position, extent.earliest, extent.end))
+        with self._lock:
+            self._close()
+        why = with_remedy(error.__cause__ or error, self._store.parent)
+        return StoreFailed(f"the log cannot be read: {why}")
+
+    def _damage(self, begin: int, end: int) -> LogDamaged:
+        """Return the error for a damaged block, and report the block if it is new."""
+        damage = LogDamaged(begin, end, self._store.parent)
+        with self._lock:
+            if self._damaged[0] != self._epoch:
+                self._damaged = self._epoch, {}
+            is_new = begin not in self._damaged[1]
+            self._damaged[1][begin] = end
+        if is_new:
+            self._on_damage(damage)
+        return damage
 
     def _gap(self, position: int, gap_end: int, archive: Archive | None) -> StoreError:
         """Return the error for missing rows from `position` up to `gap_end`, and close the
@@ -480,9 +549,10 @@ class LogFollower:
         return handles
 
     def _catch_up(self, handles: _OpenDatabase) -> None:
+        committed_end = self._read_watermark().end
         try:
             handles.database.try_catch_up_with_primary()
-            self._seen_end = _end_offset(handles.log)
+            self._seen_end = _end_offset(handles.log, committed_end)
             self._archives = _read_archives(handles)
             lineage = handles.meta.get(LINEAGE)
             self._lineage = () if lineage is None else decode_lineage(lineage)
@@ -531,6 +601,14 @@ def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes
     return tuple(join_ranges([*archive.given_up, *behind]))
 
 
+def _within(
+    earliest: int, end: int, ranges: Iterable[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """Return the parts of ranges that are between two offsets."""
+    cut = ((max(first, earliest), min(last, end)) for first, last in ranges)
+    return tuple((first, last) for first, last in cut if first < last)
+
+
 def _joined(begin: int, end: int, batches: list[pa.RecordBatch]) -> Rows:
     """Return the rows of adjacent batches as one batch."""
     rows = pa.concat_batches(batches)
@@ -554,15 +632,34 @@ def given_up_error(begin: int, end: int) -> OffsetOutOfRange:
     )
 
 
-def _first_offset(log: Rdict) -> int | None:
+def _first_offset(log: Rdict, begin: int) -> int | None:
+    """Return the first offset of the log, `begin` if damage hides it; None if it has no chunk."""
     chunks = log.iter()
     chunks.seek_to_first()
-    return decode_key(chunks.key()) if chunks.valid() else None
+    if chunks.valid():
+        return decode_key(chunks.key())
+    return begin if _is_hidden(chunks) else None
 
 
-def _end_offset(log: Rdict) -> int:
+def _end_offset(log: Rdict, committed_end: int) -> int:
+    """Return the end of the log; `committed_end`, which is caught up with, if damage hides it."""
     chunks = log.iter()
     chunks.seek_to_last()
     if not chunks.valid():
-        return 0
+        return committed_end if _is_hidden(chunks) else 0
     return decode_key(chunks.key()) + summarize_chunk(chunks.value()).rows
+
+
+def _is_hidden(chunks: RdictIter) -> bool:
+    """Return whether an iterator is not valid because of a damaged block.
+
+    Raises:
+        StoreFailed: the block cannot be read for another reason.
+    """
+    try:
+        raise_if_unreadable(chunks)
+    except StoreFailed as error:
+        if is_damage(error):
+            return True
+        raise
+    return False

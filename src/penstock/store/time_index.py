@@ -10,6 +10,8 @@ binary search (`penstock.store.time_search`) finds one offset of a time, and not
 This index has the oldest and the newest time of each part, and a search skips only parts that
 cannot have a message of the given times.
 
+Of a part that a damaged block hides the times are taken to be between those of its neighbours.
+
 The first query reads the whole log, and each later query the messages added since. The index is in
 memory, and is built again after a restart.
 """
@@ -100,7 +102,7 @@ class TimeIndex:
         self._parts = [part for part in self._parts if part.end > extent.earliest]
         position = self._parts[-1].end if self._parts else extent.earliest
         for begin, end in subtract_ranges(position, extent.end, extent.given_up):
-            for rows in self._log.rows(begin, end, self._stream):
+            for rows in self._log.rows_around(begin, end, self._stream):
                 self._add(_part(rows.begin, rows.end, rows.batch))
                 if time.monotonic() > deadline_s:
                     return rows.end == extent.end
@@ -112,9 +114,18 @@ class TimeIndex:
         if last is not None and last.end == part.begin and part.end - last.begin <= ROWS_MAX:
             self._parts[-1] = last.join(part)
             return
+        if last is not None and last.end < part.begin:
+            self._parts.append(_between(last, part))  # apart from both: readers can leave it out
         self._parts.append(part)
         if len(self._parts) > PARTS_MAX:
             self._parts = _join_pairs(self._parts)
+
+
+def _between(earlier: _Part, later: _Part) -> _Part:
+    """Return the part between two, which cannot be read: its times are taken to be between
+    theirs."""
+    times = earlier.newest, later.oldest
+    return _Part(earlier.end, later.begin, min(times), max(times))
 
 
 def _part(begin: int, end: int, batch: pa.RecordBatch) -> _Part:

@@ -49,7 +49,9 @@ def _search(
     found: int | None = None  # the result, unless a lower offset is between `begin` and `end`
     while begin < end:
         middle = (begin + end) // 2
-        rows = next((rows for rows in log.rows(middle, end, stream) if rows.batch.num_rows), None)
+        rows = next(
+            (rows for rows in log.rows_around(middle, end, stream) if rows.batch.num_rows), None
+        )
         if rows is None:  # the archive has no messages from `middle` on
             end = middle
             continue

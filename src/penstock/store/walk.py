@@ -53,7 +53,7 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
         try:
             raise_if_unreadable(entries)
         except StoreFailed as error:
-            following = _next_readable(family, last)
+            following = next_readable(family, last)
             yield Gap(last, following, str(error))
             if following is None:
                 return
@@ -65,8 +65,9 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
         return
 
 
-def _next_readable(family: Rdict, last: bytes | None) -> bytes | None:
-    """Return the first readable key above ``last`` behind the damage; None if there is none."""
+def next_readable(family: Rdict, last: bytes | None) -> bytes | None:
+    """Return the first readable key above ``last``, behind the damage if there is some directly
+    above it; None if there is none."""
     width = max(len(last or b""), _SHORTEST_BYTES) + _FINER_BYTES
     begin = int.from_bytes((last or b"").ljust(width, b"\0"), "big")
     room = (1 << 8 * width) - 1 - begin

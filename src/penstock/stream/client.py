@@ -40,8 +40,15 @@ import pyarrow.flight as flight
 
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress, TableState
 from penstock.control.reader_requests import Lease, LeaseGrant, ReaderState
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.errors import (
+    ConfigError,
+    EpochMismatch,
+    OffsetOutOfRange,
+    PenstockError,
+    StoreFailed,
+)
 from penstock.store.mark import NO_MARK, Mark, parse_mark
+from penstock.store.ranges import subtract_ranges
 from penstock.stream.connections import Connection, Connections
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.flight_errors import (
@@ -126,6 +133,13 @@ class StreamOffsets:
     """The mark of `latest`; empty if the service is of a version without marks."""
     lineage: tuple[tuple[str, int], ...] = ()
     """Former epochs, newest first, each with the offset up to which the log is the same."""
+    damaged: tuple[tuple[int, int], ...] = ()
+    """Ranges of offsets in between that readers have found unreadable, end excluded, ascending."""
+
+
+OnDamage = Callable[[int, int, StoreFailed], None]
+"""Called with a range of offsets, end excluded, that no service can read, and with the error. It
+raises an error to end the read, which else goes on behind the range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,8 @@ class StreamClient:
         connect_timeout_s: seconds for which all services may be unavailable before a call fails,
             from its beginning; 0 tries each address once.
         credentials: token, TLS settings and certificates, the same for all services.
+        on_damage: decides whether reads go on behind offsets that cannot be read; None to raise the
+            error.
 
     Raises:
         ConfigError: an address is missing or named twice, or there are too many.
@@ -166,7 +182,9 @@ class StreamClient:
         server: str,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         credentials: Credentials = PLAIN,
+        on_damage: OnDamage | None = None,
     ) -> None:
+        self._on_damage = on_damage
         self._addresses = parse_addresses(server)
         self._connect_timeout_s = connect_timeout_s
         self._credentials = credentials
@@ -412,6 +430,7 @@ class StreamClient:
         since_us: int | None = None,
         until_us: int | None = None,
         before: tuple[int, Mark] = (0, NO_MARK),
+        on_damage: OnDamage | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `stream` from offset `start` up to, not including, `end`, in order.
 
@@ -426,6 +445,7 @@ class StreamClient:
             until_us: only rows received before this time, µs since the Unix epoch.
             before: an offset, `end` or above, and its mark; rows of another history than that are
                 not read.
+            on_damage: replaces that of the client for this read.
 
         Raises:
             StreamUnavailable: no service answered in time.
@@ -435,8 +455,7 @@ class StreamClient:
             StoreFailed: the service cannot read its log.
         """
         requested = None if columns is None else tuple(columns)
-        adds_offset = requested is not None and "offset" not in requested
-        if adds_offset and requested is not None:
+        if requested is not None and "offset" not in requested:
             requested = (*requested, "offset")  # needed to resume after the connection was lost
         request = RangeRequest(
             stream,
@@ -450,6 +469,30 @@ class StreamClient:
             before[0],
             str(before[1]),
         )
+        ranges = [(start, end)]
+        while ranges:
+            position, until = ranges.pop(0)
+            try:
+                for batch, reached in self._rows(replace(request, start=position, end=until)):
+                    position = reached
+                    yield batch if columns is None else batch.select(list(columns))
+            except StoreFailed as failure:
+                hidden = self._find_damage(stream, position, until)
+                decide = on_damage or self._on_damage
+                if hidden is None or decide is None:
+                    raise
+                decide(*hidden, failure)
+                ranges = subtract_ranges(position, until, [hidden]) + ranges
+
+    def _find_damage(self, stream: str, start: int, end: int) -> tuple[int, int] | None:
+        """Return the first offsets of a range that no service can read; None if none are known."""
+        for first, last in self.offsets(stream).damaged:
+            if first < end and start < last:
+                return max(first, start), min(last, end)
+        return None
+
+    def _rows(self, request: RangeRequest) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows of a range in batches, each with the offset after its last row."""
         retry = self._new_retry(self._connect_timeout_s)
         while True:
             try:
@@ -459,9 +502,7 @@ class StreamClient:
                     offsets = batch.column(batch.schema.get_field_index("offset"))
                     request = replace(request, start=offsets[-1].as_py() + 1)
                     retry.record_success(time.monotonic())
-                    if adds_offset and columns is not None:
-                        batch = batch.select(list(columns))
-                    yield batch
+                    yield batch, request.start
             except _ERRORS as error:
                 self._wait_or_give_up(error, retry)
             else:
@@ -570,6 +611,7 @@ class StreamClient:
             given_up,
             parse_mark(found.get("mark", "")),
             tuple((epoch, end) for epoch, end in found.get("lineage", ())),
+            tuple((begin, end) for begin, end in found.get("damaged", ())),
         )
 
     def _newest_elsewhere(self, stream: str, answer: StreamOffsets) -> StreamOffsets:

@@ -8,6 +8,8 @@ before offset E::
       a receipt, at most OFFSETS_MAX, to the broker, which publishes the receipts; T becomes U
     until T = E, or the time of one call is over; the answer is T
 
+Messages that a damaged block of the log hides have landed in no table, and get no receipt.
+
 A search in the property bytes of a whole batch finds candidates; only their properties are parsed.
 """
 
@@ -113,7 +115,7 @@ class LandedActions:
         for first, last in subtract_ranges(
             max(begin, min(extent.earliest, end)), end, extent.given_up
         ):
-            for rows in self._log.rows(first, last, stream):
+            for rows in self._log.rows_around(first, last, stream):
                 asking += receipt_requests(rows.batch, rows.offsets, selector, request.table)
                 if len(asking) > OFFSETS_MAX:
                     return asking[:OFFSETS_MAX], asking[OFFSETS_MAX]

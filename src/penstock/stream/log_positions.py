@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from penstock.errors import StoreFailed
 from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.pushed_filters import PushedFilters
@@ -29,10 +30,16 @@ def receipt_time_of(client: StreamClient, log: StreamOffsets, offset: int) -> in
     """
     columns = ("offset", "received_at")
     for start, end in subtract_ranges(max(offset, log.earliest), log.latest, log.given_up):
-        for batch in client.read(log.stream, log.epoch, start, end, columns=columns):
+        for batch in client.read(
+            log.stream, log.epoch, start, end, columns=columns, on_damage=_ignore
+        ):
             found: int = batch.column(1).cast(pa.int64())[0].as_py()
             return found
     return None
+
+
+def _ignore(_begin: int, _end: int, _failure: StoreFailed) -> None:
+    pass
 
 
 def find_last_spans(
@@ -83,6 +90,7 @@ def _last_offsets(
         columns=("offset",),
         since_us=pushed.since_us,
         until_us=pushed.until_us,
+        on_damage=_ignore,  # who reads the spans learns of it, if it is between the messages
     ):
         found.extend(batch.column(0).to_pylist())
     return found

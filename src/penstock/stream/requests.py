@@ -6,7 +6,7 @@ Requests are small JSON objects::
     get_flight_info, get_schema         the same for one: by its path, or by a command, see below
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up",
-                                           "mark", "lineage"}
+                                           "mark", "lineage", "damaged"}
     action "mark"     {"stream", "epoch", "offset"}  → {"mark"}
     action "check"    {"stream", "epoch", "offset", "mark"?}
                                         → {"epoch", "offset", "parts_at", "why"}
@@ -29,6 +29,8 @@ Requests are small JSON objects::
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range that includes one is refused.
+`damaged` are such ranges that readers have found unreadable (`penstock.store.log_damage`): a range
+that includes one ends with an error behind the rows before it.
 A `mark` names the history before an offset (`penstock.store.mark`), in "offsets" before `latest`;
 `lineage` has the former epochs, newest first, each with the offset up to which the log is the same.
 "check" answers where a reader with that position goes on: `parts_at` is null if the log has the

@@ -22,6 +22,7 @@ exit code 0 on SIGTERM, on SIGINT, or when its standard input ends because its p
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -51,6 +52,7 @@ from penstock.auth.tokens import (
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
+from penstock.store.log_damage import DAMAGED, LogDamaged
 from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up_error
 from penstock.store.selection import TopicSelector
@@ -377,6 +379,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             "earliest": extent.earliest,
             "latest": extent.end,
             "given_up": extent.given_up,
+            "damaged": extent.damaged,
             "mark": str(self._log.mark_at(extent.end)),
             "lineage": list(self._log.history().ends().items()),
         }
@@ -487,7 +490,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     stop_signal = StopSignal()
     os.nice(NICENESS)
-    log = LogFollower(options.data_dir)
+    log = LogFollower(options.data_dir, report_damage)
     try:
         publishing = Publishing(options.data_dir, limits or None)
         server = StreamServer(bind, log, streams, pair, clients, tokens, publishing, anonymous)
@@ -505,6 +508,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _shut_down(server)
     server.remove_seeds()
     return 0
+
+
+def report_damage(damage: LogDamaged) -> None:
+    """Tell the broker of a damaged block, by a line that it reads (`services.stream_process`)."""
+    with contextlib.suppress(OSError):  # it has just ended
+        print(f"{DAMAGED} {damage.begin} {damage.end} {damage}", flush=True)
 
 
 def _read_tokens(

@@ -124,5 +124,5 @@ def test_a_log_that_cannot_be_read_is_not_one_that_retention_shortened(
     data[middle : middle + 64] = bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
     tables[-1].write_bytes(data)
     end = follower.extent().end
-    with pytest.raises(StoreFailed, match=r"the log cannot be read: .*penstock store check"):
+    with pytest.raises(StoreFailed, match=r"the offsets 0 to 999 cannot be read: .*penstock store"):
         payloads(follower, 0, end)

@@ -58,7 +58,11 @@ from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.spark.tables.splits import unchanged_rows
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.store.mark import NO_MARK, Mark
+from penstock.store.ranges import range_in_words
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
+from penstock.telemetry.logs import Sentence, get_logger
+
+logger = get_logger(__name__)
 
 IDLE_S: Final = 0.05
 """Shortest time between two looks at a log without new messages, in seconds."""
@@ -169,7 +173,9 @@ class Landing(TableJob):
                         mark = self._mark_at(log, end)
                         ranges = planner.plan(log, steps.position, end, mark)
                         messages = MessageRanges(spark, options, ranges, self._target.columns)
+                        begin = steps.position
                         self._report(steps.land(messages, end, mark), end)
+                        self._report_damage(client, begin, steps.position)
                         self._reached = steps.position, steps.mark
                     elif settings.available_now:
                         self.is_complete = True
@@ -231,6 +237,20 @@ class Landing(TableJob):
     def _report(self, result: LandingResult, end: int) -> None:
         if result.outcome is Outcome.LANDED:
             self._reporter.report_landed(next(self._numbers), result.rows, result.dead_letters, end)
+
+    def _report_damage(self, client: StreamClient, begin: int, end: int) -> None:
+        """Log which offsets of a landed range could not be read, and so are not in the table."""
+        if self._settings.fail_on_data_loss:  # a batch that lacks some has failed
+            return
+        with suppress(StreamUnavailable):
+            for first, last in client.offsets(self._settings.stream).damaged:
+                if first < end and begin < last:
+                    logger.warning(
+                        "%s are not in the table in %s: a damaged block of the log hides them,"
+                        " and data loss is accepted",
+                        Sentence(range_in_words(max(first, begin), min(last, end))),
+                        self._settings.table,
+                    )
 
     def _pause(self, until_s: float) -> None:
         while not self._is_ending and (remaining_s := until_s - time.monotonic()) > 0:
