@@ -57,6 +57,8 @@ class Target:
     def __init__(self, broker: Broker | Mosquitto, seconds: float) -> None:
         self.address: Address = broker.address
         self.urls = broker.urls
+        self.admin_url = broker.admin_url if isinstance(broker, Broker) else ""
+        self.stream_address = broker.stream_address if isinstance(broker, Broker) else ("", 0)
         self.data_dir = broker.data_dir
         self._pid = broker.process.pid
         self._ends_s = time.monotonic() + seconds

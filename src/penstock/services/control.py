@@ -20,6 +20,7 @@ from penstock.control.client import (
     REQUEST_BYTES_MAX,
     SIGN_OF_LIFE,
     SIGN_S,
+    SILENCE_S_MAX,
     SOCKET_NAME,
     Answer,
     Backup,
@@ -105,9 +106,11 @@ class Control:
             self._answer_tasks.add(task)
             answer = await self._answer_with_signs(line, writer)
             writer.write(msgspec.json.encode(answer) + b"\n")
-            await writer.drain()
+            async with asyncio.timeout(SILENCE_S_MAX):  # one that does not read holds no stop up
+                await writer.drain()
         except (TimeoutError, ValueError, OSError) as error:  # slow, too long, gone
             logger.info("a request on the control socket was given up: %s", error)
+            writer.transport.abort()
         finally:
             self._receive_tasks.discard(task)
             self._answer_tasks.discard(task)
