@@ -63,7 +63,7 @@ def test_a_service_manager_can_tell_a_failing_disk_from_a_mistake(
             *("prlimit", f"--fsize={file_bytes_max}", *SERVE),
             *("--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / below)),
         ],
-        env=environment(),
+        env=environment({"durability.store_retry_s_max": 0}),
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -10,22 +10,29 @@ wrong.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from configparser import ConfigParser
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, final
 
 import pytest
 
+from penstock.config.durability import Durability
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Connack, Packet, Puback, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties
+from tests.support.admin_http import get
 from tests.support.broker import Broker
+from tests.support.commands import run
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import NothingReceivedError, RawClient
@@ -76,6 +83,69 @@ def test_a_full_disk(small_disk: Path, clients: Clients) -> None:
             broker, clients, lambda _: None, lambda _: ballast.unlink(), "No space left on device"
         )
         assert "free space on the file system of" in broker.log()
+
+
+def test_a_start_on_a_full_disk_waits_for_room(
+    tmp_path: Path, small_disk: Path, clients: Clients
+) -> None:
+    """After a crash on a full disk it exited with code 1, and systemd gave up after ten of them."""
+    ballast = small_disk / "ballast"
+    broker = Broker(tmp_path, SETTINGS | {"admin.bind": "127.0.0.1:0"})
+    broker.data_dir = small_disk / "data"
+    with closing(broker), ThreadPoolExecutor(1) as starting:
+        broker.start()
+        wait_for("the admin process", partial(admin_url, broker, 1))
+        keeper = clients.join(broker, "keeper", expiry_s=3600)
+        keeper.subscribe("kept")
+        keeper.disconnect()
+        publisher = clients.join(broker, "p")
+        for _ in range(50):
+            assert publisher.publish("kept", BODY, 1) == 0
+        broker.kill()
+        fill(ballast)
+        for start, end in enumerate((signal.SIGTERM, None)):
+            started = starting.submit(broker.start)
+            wait_for("the broker to say it", lambda: line_with(broker, "No space left on device"))
+            said = line_with(broker, "it goes on by itself when it can write")
+            assert f"free space on the file system of {broker.data_dir}" in said
+            broker.admin_url = wait_for("the admin process", partial(admin_url, broker, start + 2))
+            wait_for("readiness", lambda: get(broker, "/readyz").status == 503)
+            assert "No space left on device" in get(broker, "/readyz").why("store")
+            assert get(broker, "/healthz").status == 200
+            code, output, _ = run("doctor", "--data-dir", str(broker.data_dir))
+            assert (code, b"No space left on device" in output) == (1, True)
+            if end is not None:
+                broker.process.send_signal(end)
+                assert isinstance(started.exception(DEADLINE_S), AssertionError)
+                assert broker.stop() == 0
+        ballast.unlink()
+        started.result(DEADLINE_S)
+        keeper = clients.join(broker, "keeper", clean_start=False, expiry_s=3600, present=True)
+        assert [keeper.take().payload for _ in range(50)] == [BODY] * 50
+        assert get(broker, "/readyz").checks["store"]
+
+
+def test_a_waiting_start_never_uses_up_the_starts_that_the_unit_allows() -> None:
+    """systemd gives up a unit for good that was started more often than its limits say."""
+    unit = ConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(Path(__file__).parents[2] / "packaging/systemd/penstock.service")
+    lasts_s = unit.getfloat("Service", "RestartSec") + Durability().store_retry_s_max
+    limits = unit["Unit"]
+    assert lasts_s * limits.getint("StartLimitBurst") > limits.getfloat("StartLimitIntervalSec")
+
+
+def fill(ballast: Path) -> None:
+    """Write until the disk is full."""
+    with ballast.open("wb", 0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def admin_url(broker: Broker, number: int) -> str:
+    """The address that the admin process of a start has printed; empty while there is none."""
+    found = re.findall(r"admin process ready (\S+)", broker.log())
+    return found[number - 1] if len(found) >= number else ""
 
 
 def test_a_limit_on_the_size_of_files(tmp_path: Path, clients: Clients) -> None:

@@ -31,6 +31,7 @@ from penstock.app.running import (
 )
 from penstock.app.seeding import Seeding
 from penstock.app.standby_listeners import StandbyListeners, references
+from penstock.app.waiting import DiskWait
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connector_for
 from penstock.cluster.database import ViewOpener
@@ -92,6 +93,8 @@ class RunningMember:
         self._listeners: StandbyListeners | None = None  # while this member is a standby
         self._stop_signal = ""
         self._metrics = ClusterMetrics(self._member)
+        durability = settings.durability
+        self._disk = DiskWait(durability.data_dir, durability.store_retry_s_max)
         self._seeding = Seeding(settings, self._member, self._children.set_stream_paused)
 
     async def run(self) -> int:
@@ -143,6 +146,7 @@ class RunningMember:
             (__version__, build_kind(), platform.python_version()),
             (listeners.samples, self._children.samples, self._parts.certificates.samples),
             self._children.stream_failure,
+            lambda: self._disk.failure,
         )
         control = StandbyControl(data_dir, self._member, self._reload, metrics)
         following: asyncio.Future[ViewOpener | None] | None = None
@@ -161,6 +165,7 @@ class RunningMember:
             return opener
         finally:
             if following is not None and not following.done():
+                self._disk.stop()
                 self._seeding.stop()
                 self._member.stop_following()
                 with contextlib.suppress(Exception):
@@ -172,13 +177,22 @@ class RunningMember:
             await control.close(wait=opener is None)
 
     async def _follow(self) -> ViewOpener | None:
-        """Follow the log until this member is the primary, and seed its view from another member
-        where needed; return the opener of the view, or None if the member is to stop."""
+        """Follow the log until this member is the primary, seed its view from another member where
+        needed, and wait while the disk is full; return the opener of the view, or None if the
+        member is to stop."""
         loop = asyncio.get_running_loop()
         while True:
             term, is_given_up = 0, False
             try:
-                return await loop.run_in_executor(None, self._member.follow)
+                opener = await loop.run_in_executor(None, self._member.follow)
+                self._disk.end()
+                return opener
+            except StoreFailed as error:
+                if await loop.run_in_executor(None, self._disk.find_fault) is None:
+                    raise
+                if not await self._disk.wait(error):
+                    return None
+                continue
             except EntriesTrimmed as error:
                 why = f"{error}, and its view ends before"
             except ForeignView as error:
@@ -265,6 +279,7 @@ class RunningMember:
     def _stop(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
         self._stop_signal = number.name
+        self._disk.stop()
         self._seeding.stop()
         self._member.stop_following()
 

@@ -3,6 +3,7 @@
 ::
 
     users, access list ─▶ open the store ─▶ broker (``running``)
+                       │      ╰── the disk is full: ``waiting``
                        ╰▶ member of a cluster (``membership``): standby ⇄ broker,
                           with the NATS server of this machine around it
 """
@@ -14,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -23,7 +25,8 @@ from penstock.app.children import Children
 from penstock.app.composing import user_files
 from penstock.app.membership import RunningMember
 from penstock.app.reloading import Source, configure_logs
-from penstock.app.running import BrokerParts, RunningBroker
+from penstock.app.running import EXIT_OK, BrokerParts, RunningBroker
+from penstock.app.waiting import open_patiently
 from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available_memory
 from penstock.config.memory import budget_mistake, fit_to_memory
@@ -59,7 +62,7 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
     Raises:
         ConfigError: a port is taken, or the data directory or a file cannot be used.
         StoreBroken: a file of the store is damaged or missing.
-        StoreFailed: the disk is full, or fails.
+        StoreFailed: the disk was full, or failed, for ``durability.store_retry_s_max``.
         StoreDamaged: the store holds less than was acknowledged.
     """
     signal.signal(signal.SIGTERM, _stop_while_starting)
@@ -106,24 +109,39 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
                 if not error.part:
                     raise
                 raise broken_view(settings.durability.data_dir, error) from error
+    opened: Store | StoreFailed
     with manager.extending_timeout("opening the store"):
-        store = _open_store(settings)
-    try:
-        return uvloop.run(_serve_alone(settings, store, parts))
-    finally:
-        store.close()
+        try:
+            opened = _open_store(settings)
+        except StoreFailed as error:
+            opened = error
+    return uvloop.run(_serve_alone(settings, opened, parts))
 
 
-async def _serve_alone(settings: Settings, store: Store, parts: BrokerParts) -> int:
-    """Run a broker that is no member of a cluster; return the exit code."""
+async def _serve_alone(settings: Settings, opened: Store | StoreFailed, parts: BrokerParts) -> int:
+    """Run a broker that is no member of a cluster; return the exit code.
+
+    Args:
+        settings: the settings.
+        opened: the store, which is closed at the end; or why it could not be opened.
+        parts: the parts of the broker.
+    """
     children = Children(settings)
     watching = asyncio.create_task(parts.certificates.run())
+    store = None if isinstance(opened, StoreFailed) else opened
     try:
         await children.prepare()
+        if isinstance(opened, StoreFailed):
+            again = partial(_open_store, settings)
+            store = await open_patiently(again, opened, settings, parts, children)
+        if store is None:
+            return EXIT_OK
         return await RunningBroker(settings, store, parts, children).run()
     finally:
         watching.cancel()
         await children.stop()
+        if store is not None:
+            store.close()
 
 
 def _stop_while_starting(number: int, frame: FrameType | None) -> NoReturn:

@@ -49,4 +49,5 @@ class Durability(ProducerLimits, Storage):
     store_retry_s_max: Annotated[float, AT_ONCE] = Field(default=3600.0, ge=0, le=10**7)
     """Time in seconds that the broker keeps running without acknowledging anything while the store
     cannot write (disk full, I/O error, read-only); then it tells its clients and ends with exit
-    code 1. 0 to 10000000; 0 ends it at the first failure."""
+    code 1. A start waits as long for a store that cannot be opened. 0 to 10000000; 0 ends it at the
+    first failure; below 30 s systemd's unit gives up after ten starts."""

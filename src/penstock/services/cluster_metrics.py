@@ -125,6 +125,8 @@ class StandbyMetrics:
         build: version, kind of build, and Python's version.
         sources: functions that yield the samples of further parts of the standby.
         stream_failure: returns a sentence about a stream service that hangs; else empty.
+        disk_failure: returns a sentence about a disk on which the view cannot be written; else
+            empty.
     """
 
     def __init__(
@@ -133,7 +135,9 @@ class StandbyMetrics:
         build: tuple[str, str, str],
         sources: Iterable[Callable[[], Iterable[MetricSample]]],
         stream_failure: Callable[[], str],
+        disk_failure: Callable[[], str],
     ) -> None:
+        self._disk_failure = disk_failure
         self._stream_failure = stream_failure
         self._cluster = cluster
         self._build = build
@@ -148,7 +152,8 @@ class StandbyMetrics:
     async def health(self, request: ReadHealth) -> Health:
         """Return the role of the member; a standby has neither commits nor clients."""
         del request
-        found = Health("", 0.0, False, False, stream_failure=self._stream_failure())
+        failure = self._disk_failure()
+        found = Health(failure, 0.0, False, False, stream_failure=self._stream_failure())
         return self._cluster.health(found)
 
     async def read(self, request: ReadMetrics) -> Metrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -187,7 +188,9 @@ def test_several_readers_at_once_each_get_everything(
     assert counts == [log.end] * 4
 
 
-@pytest.mark.parametrize(("patience_s", "waited"), [(0.3, "Waited 0.3 s: "), (0, "stream.bind? ")])
+@pytest.mark.parametrize(
+    ("patience_s", "waited"), [(0.3, r"Waited (0\.[3-9]|\d+) s: "), (0, r"stream\.bind\? ")]
+)
 def test_a_service_that_is_away_too_long_is_named(
     service: ServiceProcess, patience_s: float, waited: str
 ) -> None:
@@ -198,7 +201,7 @@ def test_a_service_that_is_away_too_long_is_named(
     ):
         client.offsets("messages")
     assert f"no stream service answers at {service.address}" in str(raised.value)
-    assert waited in str(raised.value)
+    assert re.search(waited, str(raised.value))
     assert "Waited 0 s" not in str(raised.value)
 
 

@@ -1,0 +1,195 @@
+"""A broker whose disk is full when it starts waits for room, as one that runs does.
+
+::
+
+    opening the store ── works ─▶ the broker
+       ▲    ╰── the disk is full, or fails ─▶ admin process and control socket tell it: not ready
+       ╰── ``probe`` finds room ◀── a pause ──╯╰── SIGTERM ─▶ the end
+                                                ╰── store_retry_s_max is over ─▶ StoreFailed
+
+Ending would be no better: each attempt to open a store on a full disk leaves files behind, and a
+service manager gives up after some of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, final
+
+from penstock.app.children import Children
+from penstock.app.running import BrokerParts
+from penstock.config.settings import Settings
+from penstock.control.metric_families import MetricSample
+from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics, Sample
+from penstock.errors import StoreFailed
+from penstock.runtime.committer import RETRY_S_FIRST, RETRY_S_LAST
+from penstock.services.control import Control
+from penstock.store.api import Store
+from penstock.store.database import STORE_DIRECTORY
+from penstock.store.faults import probe
+from penstock.telemetry.logs import Sentence, get_logger
+from penstock.version import __version__, build_kind
+
+logger = get_logger(__name__)
+
+
+@final
+class DiskWait:
+    """Waits until a store that could not be opened or written may be tried again.
+
+    Args:
+        data_dir: the data directory.
+        wait_s_max: how long to wait in all, in seconds.
+
+    Attributes:
+        failure: what is wrong and what to do, while it waits; else empty.
+    """
+
+    def __init__(self, data_dir: Path, wait_s_max: float) -> None:
+        self.failure = ""
+        self._data_dir = data_dir
+        self._ends_s = 0.0
+        self._wait_s_max = wait_s_max
+        self._pause_s = RETRY_S_FIRST
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Make the waiting return False."""
+        self._stopped.set()
+
+    def find_fault(self) -> StoreFailed | None:
+        """Return why the disk cannot be written now; None if it can. This blocks."""
+        try:
+            probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
+        except StoreFailed as error:
+            return error
+        return None
+
+    async def wait(self, failure: StoreFailed) -> bool:
+        """Wait until another attempt may succeed; return False after ``stop``.
+
+        Args:
+            failure: the failure of the last attempt.
+
+        Raises:
+            StoreFailed: the time is over; ``failure`` itself.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._ends_s:
+            self._ends_s = time.monotonic() + self._wait_s_max
+        has_paused = False
+        while True:
+            fault = await loop.run_in_executor(None, self.find_fault)
+            if fault is None and has_paused:
+                return True
+            self._tell(str(fault or failure))
+            if time.monotonic() >= self._ends_s:
+                raise failure
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), self._pause_s)
+            if self._stopped.is_set():
+                return False
+            self._pause_s = min(2 * self._pause_s, RETRY_S_LAST)
+            has_paused = True
+
+    def end(self) -> None:
+        """Note that the attempt has succeeded."""
+        if self.failure:
+            logger.warning("the store can be opened: no acknowledged message was lost")
+        self.failure = ""
+        self._ends_s, self._pause_s = 0.0, RETRY_S_FIRST
+
+    def _tell(self, failure: str) -> None:
+        if failure != self.failure:
+            self.failure = failure
+            logger.error("%s. Until then no client is served", Sentence(failure))
+
+
+async def open_patiently(
+    open_store: Callable[[], Store],
+    failure: StoreFailed,
+    settings: Settings,
+    parts: BrokerParts,
+    children: Children,
+) -> Store | None:
+    """Wait until the store of a broker can be opened; return it, or None after SIGTERM or SIGINT.
+
+    Args:
+        open_store: opens the store, in another thread.
+        failure: the failure of the first attempt.
+        settings: the settings.
+        parts: the parts of the broker.
+        children: the child processes, prepared; the admin process is started.
+
+    Raises:
+        StoreFailed: the store could not be opened within ``durability.store_retry_s_max``.
+        StoreError: the store is damaged.
+    """
+    durability = settings.durability
+    waiting = DiskWait(durability.data_dir, durability.store_retry_s_max)
+    if not durability.store_retry_s_max:
+        raise failure
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, waiting.stop)
+    loop.add_signal_handler(signal.SIGHUP, logger.info, "SIGHUP: the settings are read at a start")
+    control = Control(durability.data_dir, lambda: f"the broker has not started: {waiting.failure}")
+    _Answers(waiting, (children.samples, parts.certificates.samples)).serve_on(control)
+    await control.open()
+    children.start_admin()
+    try:
+        with parts.manager.extending_timeout("waiting for the disk"):
+            while await waiting.wait(failure):
+                try:
+                    store = await loop.run_in_executor(None, open_store)
+                except StoreFailed as error:
+                    failure = error
+                else:
+                    waiting.end()
+                    return store
+    finally:
+        await control.close()
+    return None
+
+
+@final
+class _Answers:
+    """Answers health checks and scrapes while there is no broker."""
+
+    def __init__(
+        self, waiting: DiskWait, sources: Iterable[Callable[[], Iterable[MetricSample]]]
+    ) -> None:
+        self._waiting = waiting
+        self._sources = tuple(sources)
+        self._started_s: Final = time.monotonic()
+
+    def serve_on(self, control: Control) -> None:
+        """Answer requests on ``control``."""
+        control.on(ReadHealth, self.health)
+        control.on(ReadMetrics, self.read)
+
+    async def health(self, request: ReadHealth) -> Health:
+        """Return that the store cannot write, and why."""
+        del request
+        return Health(self._waiting.failure, 0.0, False, False)
+
+    async def read(self, request: ReadMetrics) -> Metrics:
+        """Return the metrics that need no store."""
+        del request
+        samples: dict[str, list[Sample]] = {}
+        for name, labels, value in self._samples():
+            samples.setdefault(name, []).append(Sample(labels, float(value)))
+        return Metrics(samples, {})
+
+    def _samples(self) -> Iterable[MetricSample]:
+        yield "build", (__version__, build_kind(), platform.python_version()), 1
+        yield "uptime_seconds", (), time.monotonic() - self._started_s
+        yield "store_works", (), 0
+        for source in self._sources:
+            yield from source()
