@@ -48,7 +48,7 @@ class DiskWait:
         wait_s_max: how long to wait in all, in seconds.
 
     Attributes:
-        failure: what is wrong and what to do, while it waits; else empty.
+        failure: a sentence with the fault and the remedy while it waits; else empty.
     """
 
     def __init__(self, data_dir: Path, wait_s_max: float) -> None:
