@@ -136,6 +136,11 @@ class ClientLimits:
     """Longest client identifier of an MQTT 3.1 client, in characters. That version allows 23; a
     higher value accepts clients that violate this rule. 23 to 65535."""
 
+    control_characters_in_topics: bool = True
+    """Accept topic names and filters with control characters, U+0001 to U+001F and U+007F to
+    U+009F, which the standard advises against (MQTT 5 §1.5.4) and Mosquitto refuses. If false, a
+    client that publishes to one is disconnected (0x90), and a subscription is refused (0x8F)."""
+
 
 @takes_effect(AT_ONCE)
 @declares_limits

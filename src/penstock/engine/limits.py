@@ -62,6 +62,7 @@ class EngineLimits:
     messages_per_s_max: int
     bytes_per_s_max: int
     v31_client_id_len_max: int
+    control_characters_in_topics: bool
     retained_messages_max: int
     sessions_max: int
     sessions_per_user_max: int

@@ -30,6 +30,13 @@ def is_topic_name(topic: str, levels_max: int) -> bool:
     return topic.count("/") < levels_max
 
 
+def has_control_characters(text: str) -> bool:
+    """Return whether ``text`` has a control character, U+0001 to U+001F or U+007F to U+009F."""
+    if text.isprintable():
+        return False
+    return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
+
+
 def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
     """Return whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2], with at most
     ``levels_max`` levels."""

@@ -281,6 +281,25 @@ def test_a_topic_too_deep_is_a_protocol_error(version: int) -> None:
         assert farewell(line) == reasons.TOPIC_NAME_INVALID
 
 
+@pytest.mark.parametrize("character", ["\n", "\x7f", "\x85"])
+def test_control_characters_in_topics_are_refused_where_they_are_not_wanted(character: str) -> None:
+    topic = f"a{character}b"
+    accepts = Bench()
+    line = accepts.join("p")
+    line.send(Publish(topic, b"", 1, packet_id=1), Subscribe(2, [Subscription(topic, 0)]))
+    accepts.commit()
+    assert line.read() == [Puback(1, 0), Suback(2, [0])]
+    refuses = Bench(EngineLimits(control_characters_in_topics=False))
+    line = refuses.join("p")
+    line.send(Subscribe(2, [Subscription(topic, 0), Subscription("a\u00a0b", 0)]))
+    refuses.commit()
+    assert line.read() == [Suback(2, [reasons.TOPIC_FILTER_INVALID, 0])]
+    line.send(Publish(topic, b""))
+    assert farewell(line) == reasons.TOPIC_NAME_INVALID
+    _, connack = refuses.connect(Connect("w", 5, True, 0, Will(topic, b"")))
+    assert connack.reason_code == reasons.TOPIC_NAME_INVALID
+
+
 def alias(topic: str, number: int) -> Publish:
     return Publish(topic, b"", properties=Properties(topic_alias=number))
 
