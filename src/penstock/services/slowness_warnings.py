@@ -2,9 +2,9 @@
 
 ::
 
-      the loop is late ─┬─ one client's packets took most of it ─▶ its name
+      the loop is late ─┬─ the thread had no processor ─────────▶ other programs, swapping
+                        ├─ one client's packets took most of it ─▶ its name
                         ├─ encoding a commit took most of it ───▶ the number of its messages
-                        ├─ the thread had no processor ─────────▶ other programs, swapping
                         ╰─ none of these ───────────────────────▶ many small things
 
       a commit is slow ─┬─ writing and syncing took most of it ─▶ the disk
@@ -92,7 +92,15 @@ class SlownessWarnings:
 
 
 def cause_of_lag(worst: WorstDelays) -> str:
-    """Return the likeliest cause of a late event loop, with a remedy if there is one."""
+    """Return the likeliest cause of a late event loop, with a remedy if there is one.
+
+    While the thread has no processor, whatever it does takes long: no client is to blame for that.
+    """
+    if worst.lag_cpu_s < worst.lag_s * _MAJOR_SHARE:
+        return (
+            f"it had the processor for {worst.lag_cpu_s:.1f} s of that time only; other programs"
+            " had it, or the machine swaps or was stopped"
+        )
     if worst.read_s >= worst.lag_s * _MAJOR_SHARE:
         return (
             f"what client {worst.read_client} sent kept it busy for {worst.read_s:.1f} s; a"
@@ -102,11 +110,6 @@ def cause_of_lag(worst: WorstDelays) -> str:
         return (
             f"encoding a commit of {worst.encoding_messages} messages took"
             f" {worst.encoding_s:.1f} s; durability.commit_bytes_max bounds its size"
-        )
-    if worst.lag_cpu_s < worst.lag_s * _MAJOR_SHARE:
-        return (
-            f"it had the processor for {worst.lag_cpu_s:.1f} s of that time only; other programs"
-            " had it, or the machine swaps or was stopped"
         )
     return (
         f"it was busy for {worst.lag_cpu_s:.1f} s with nothing that stands out; the processor is"

@@ -67,6 +67,15 @@ def test_a_processor_that_others_have_is_a_cause(measured: Measured) -> None:
     assert "had the processor for 0.0 s of that time only" in line
 
 
+def test_a_client_is_not_blamed_for_a_processor_that_others_had(measured: Measured) -> None:
+    """What it sent was being handled when the machine stopped."""
+    measured.measures.record_slow_read("press-7 at 10.0.0.7:4711", 1.9)
+    measured.measures.record_tick(2.0, 0.1)
+    (line,) = measured.tick()
+    assert "press-7" not in line
+    assert "had the processor for 0.1 s of that time only" in line
+
+
 def test_what_has_no_single_cause_says_so(measured: Measured) -> None:
     measured.measures.record_tick(0.6, 0.8)
     (line,) = measured.tick()
