@@ -34,7 +34,7 @@ Kind = Literal[
     "key_value",
     "nmea",
 ]
-Compression = Literal["none", "gzip", "zlib", "zstd"]
+Compression = Literal["none", "gzip", "zlib", "zstd", "auto"]
 
 _TEXT_FORMATS: Final[frozenset[Kind]] = frozenset({"ndjson", "line_protocol", "key_value", "nmea"})
 _SENML: Final[frozenset[Kind]] = frozenset({"senml"})
@@ -263,8 +263,8 @@ class DecoderDefinition(Group):
     """Leave out zero bytes at the end of a text, which C programs send."""
 
     compression: Compression = "none"
-    """Compression of payloads, which are expanded before anything else: none, gzip, zlib or
-    zstd."""
+    """Compression of payloads, which are expanded before anything else: none, gzip, zlib, zstd, or
+    auto: each payload as it begins; one that begins as none of them does is bare."""
 
     descriptor: str = ""
     """File with the FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE)."""

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 
+T = TypeVar("T", bound="Sliceable")
+Result = TypeVar("Result")
+
 
 class DecodingPostponed(PenstockError):
     """Raised when a batch cannot be decoded now, for a passing reason outside of its messages."""
+
+
+class TooMuchAtOnce(PenstockError):
+    """Raised when messages are too large together once they are expanded; never for one message."""
+
+
+class Sliceable(Protocol):
+    """A batch or table of messages."""
+
+    num_rows: int
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
+        """Return a part."""
+
+
+def in_parts(make: Callable[[T], Result], messages: T) -> Iterator[Result]:
+    """Yield the result of ``make`` for messages; of their halves, in order, where they are too much
+    at once. Use up each result before the next one, so that memory stays bounded."""
+    try:
+        whole = make(messages)
+    except TooMuchAtOnce:
+        middle = messages.num_rows // 2
+        assert middle, "one message is never too much"
+        for half in (messages.slice(0, middle), messages.slice(middle)):
+            yield from in_parts(make, half)
+        return
+    yield whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +90,6 @@ class Decoder(Protocol):
 
         Raises:
             DecodingPostponed: the caller must decode the whole batch again later.
+            TooMuchAtOnce: the caller must decode parts of the batch (`in_parts`).
         """
         ...

@@ -10,10 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decoding.broken_payload import BrokenPayload
-from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
+from penstock.decoding.decoder import DecodedBatch, Decoder, Messages, TooMuchAtOnce
 
 _PORTION_BYTES: Final = 64 * 2**20
 """Bytes of contents after which they are decoded, before more payloads are expanded."""
+
+EXPANDED_BYTES_MAX: Final = 256 * 2**20
+"""Bytes of contents of one batch; a batch with more is decoded in parts, for all its rows are in
+memory together."""
 
 
 class FramedDecoder:
@@ -31,11 +35,19 @@ class FramedDecoder:
         self.schema = decoder.schema
 
     def decode(self, messages: Messages) -> DecodedBatch:
-        """Decode a batch; payloads whose frame is missing or wrong are broken."""
+        """Decode a batch; payloads whose frame is missing or wrong are broken.
+
+        Raises:
+            TooMuchAtOnce: contents of several payloads have more than EXPANDED_BYTES_MAX.
+        """
         broken: dict[int, str] = {}
         rows: list[pa.Table] = [self.schema.empty_table()]
         sources: list[pa.Int64Array] = []
+        size_bytes = 0
         for framed, contents in self._portions(messages.payloads, broken):
+            size_bytes += sum(map(len, contents))
+            if size_bytes > EXPANDED_BYTES_MAX and len(messages.payloads) > 1:
+                raise TooMuchAtOnce(f"{len(messages.payloads)} payloads expand to too many bytes")
             positions = pa.array(framed, pa.int64())
             inner = replace(messages.take(positions), payloads=pa.array(contents, pa.binary()))
             found = self._decoder.decode(inner)

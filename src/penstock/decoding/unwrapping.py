@@ -11,6 +11,7 @@ a small payload cannot become a large one.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import io
 import zlib
@@ -123,7 +124,7 @@ def _expand_zlib(payload: bytes, bytes_max: int) -> bytes:
 
 
 def _expand_zstd(payload: bytes, bytes_max: int) -> bytes:
-    if not payload.startswith(b"\x28\xb5\x2f\xfd"):
+    if not payload.startswith(dict(STARTS)["zstd"]):
         raise BrokenPayload("The payload is not zstd.")
     expanded = bytearray()
     try:
@@ -135,9 +136,27 @@ def _expand_zstd(payload: bytes, bytes_max: int) -> bytes:
     return bytes(expanded)
 
 
+def _expand_any(payload: bytes, bytes_max: int) -> bytes:
+    """Return the contents of a payload that begins as a compression does; else the payload."""
+    for kind, starts in STARTS:
+        if payload.startswith(starts):
+            return _EXPANDERS[kind](payload, bytes_max)
+    if payload.startswith(ZLIB_STARTS):
+        with contextlib.suppress(BrokenPayload):  # a text may begin like that: x^2
+            return _expand_zlib(payload, bytes_max)
+    return payload
+
+
+STARTS: Final[tuple[tuple[Compression, bytes], ...]] = (
+    ("gzip", b"\x1f\x8b\x08"),
+    ("zstd", b"\x28\xb5\x2f\xfd"),
+)
+ZLIB_STARTS: Final = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
 _EXPANDERS: Final[dict[Compression, Callable[[bytes, int], bytes]]] = {
     "gzip": _expand_gzip,
     "zlib": _expand_zlib,
     "zstd": _expand_zstd,
+    "auto": _expand_any,
 }
 """For each compression the function that expands it, and stops soon behind the bound."""

@@ -14,6 +14,7 @@ a file that a power cut can remove.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.decoding.decoder import in_parts
 from penstock.spark.parquet_encodings import column_encodings
 from penstock.spark.partition_fields import (
     PARTITIONS_MAX,
@@ -198,7 +200,8 @@ def file_writer(
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = (split(pa.Table.from_batches([batch])) for batch in batches)
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        parts = itertools.chain.from_iterable(in_parts(split, table) for table in tables)
         files = list(write_files(layouts, f"part-{number:010d}", parts))
         if files:
             yield pa.RecordBatch.from_pylist([asdict(file) for file in files], _FILES_SCHEMA)

@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from penstock.decoding.decoder import in_parts
 from penstock.errors import PenstockError
 from penstock.sql.declared_rows import DeclaredRows
 from penstock.sql.predicates import FILTER_COLUMNS, derive_pushed_filters
@@ -198,9 +200,9 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         decoder = declared.decoder(client)
 
         def decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            decoded = declared.rows(decoder, batch, schema.names)
-            scan.rows += decoded.rows.num_rows
-            scan.undecoded_messages += decoded.undecoded_messages
-            yield from decoded.rows.combine_chunks().to_batches()
+            for decoded in in_parts(partial(declared.rows, decoder, columns=schema.names), batch):
+                scan.rows += decoded.rows.num_rows
+                scan.undecoded_messages += decoded.undecoded_messages
+                yield from decoded.rows.combine_chunks().to_batches()
 
         return decode

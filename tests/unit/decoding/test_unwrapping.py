@@ -12,6 +12,10 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding import framed
+from penstock.decoding.api import Messages, make_decoder
+from penstock.decoding.decoder import TooMuchAtOnce, in_parts
 from tests.unit.decoding.decode import decode
 from tests.unit.decoding.inference.inferring import of_payloads
 
@@ -122,3 +126,51 @@ def test_zero_bytes_are_not_cut_from_an_encoding_that_has_them() -> None:
 def test_an_encoding_that_does_not_fit_is_broken() -> None:
     found = decode(b"\xff\xfe\x00", kind="json", encoding="utf-16", columns={"v": "int"})
     assert found.broken == {0: "The payload is not utf-16 at byte 2."}
+
+
+def test_with_auto_each_payload_is_taken_as_it_begins() -> None:
+    contents = b'{"v": 1}'
+    payloads = [contents, *(compress(contents) for compress in COMPRESSIONS.values())]
+    found = decode(*payloads, kind="json", compression="auto", columns={"v": "int"})
+    assert found.rows == [{"v": 1}] * 4
+    texts = decode(b"x^2", b"x\x01", kind="text", compression="auto")
+    assert [row["value"] for row in texts.rows] == ["x^2", "x\x01"]
+    cut = decode(
+        gzip.compress(contents)[:-3], kind="json", compression="auto", columns={"v": "int"}
+    )
+    assert cut.broken == {0: "The payload ends before its gzip does."}
+
+
+def test_of_bare_and_compressed_payloads_what_fits_both_is_proposed() -> None:
+    """They were kept as bytes."""
+    payloads = [b'{"v": %d, "on": true}' % n for n in range(20)]
+    mixed = [gzip.compress(one) if n % 2 else one for n, one in enumerate(payloads)]
+    landed = of_payloads(*mixed)
+    assert landed.tried.table.decoder.settings == {"kind": "json", "compression": "auto"}
+    assert [row["v"] for row in landed.rows] == list(range(20))
+    several = [*mixed[:10], *(zlib.compress(one + b"\0") for one in payloads[10:])]
+    settings = of_payloads(*several).tried.table.decoder.settings
+    assert settings == {"kind": "json", "compression": "auto", "strip_nul": True}
+
+
+def test_a_batch_that_expands_to_too_much_is_decoded_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of its rows were in memory together: gigabytes of some kilobytes."""
+    monkeypatch.setattr(framed, "EXPANDED_BYTES_MAX", 1000)
+    monkeypatch.setattr(framed, "_PORTION_BYTES", 100)
+    decoder = make_decoder(DecoderDefinition.model_validate({"kind": "raw", "compression": "gzip"}))
+    contents = [bytes([n]) * 400 for n in range(7)]
+    batch = pa.table({"payload": pa.array([gzip.compress(one) for one in contents], pa.binary())})
+
+    def decode_part(part: pa.Table) -> list[bytes]:
+        payloads = part.column("payload").combine_chunks()
+        nothing = pa.nulls(len(payloads))
+        messages = Messages(payloads, nothing.cast(pa.string()), nothing.cast(pa.int64()))
+        return [row["value"] for row in decoder.decode(messages).rows.to_pylist()]
+
+    with pytest.raises(TooMuchAtOnce):
+        decode_part(batch)
+    parts = list(in_parts(decode_part, batch))
+    assert [one for part in parts for one in part] == contents
+    assert max(map(len, parts)) == 2

@@ -26,6 +26,7 @@ from penstock.decoding.inference.fields import (
     is_map,
 )
 from penstock.decoding.inference.parsed_payloads import DocumentKind, Form, ParsedPayload
+from penstock.decoding.inference.wrappings import Wrapping, common_wrapping
 from penstock.decoding.sparkplug import SparkplugDecoder
 
 COLUMNS_MAX: Final = 300
@@ -94,10 +95,13 @@ def infer_decoder(
     """
     wrappings = Counter(one.wrapping for one in readings if one.form is not Form.EMPTY)
     wrapping, count = wrappings.most_common(1)[0] if wrappings else ((), 0)
+    fitting_wrappings: set[Wrapping] = {(), wrapping}
     if not are_tolerable(wrappings.total() - count, wrappings.total(), allows_one=True):
-        wrapping = ()
+        found = common_wrapping(wrappings)
+        wrapping = () if found is None else found
+        fitting_wrappings = {()} if found is None else {(), *wrappings}
     fitting = [
-        one if one.wrapping in ((), wrapping) else ParsedPayload(Form.BINARY, value=one.payload)
+        one if one.wrapping in fitting_wrappings else ParsedPayload(Form.BINARY, value=one.payload)
         for one in readings
     ]
     decoder = _infer_decoder(fitting, names, value_name)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from penstock.config.decoder import Compression
 from penstock.decoding.broken_payload import BrokenPayload
-from penstock.decoding.unwrapping import expand, strip_nul
+from penstock.decoding.unwrapping import STARTS, ZLIB_STARTS, expand, strip_nul
 
 Wrapping = tuple[tuple[str, str | bool], ...]
 """The settings of a decoder that take off what is around payloads; () for bare payloads."""
 
 NO_WRAPPING: Final[Wrapping] = ()
 EXPANDED_BYTES_MAX: Final = 2**24
-_ZLIB_STARTS: Final = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-_STARTS: Final[tuple[tuple[Compression, tuple[bytes, ...]], ...]] = (
-    ("gzip", (b"\x1f\x8b\x08",)),
-    ("zstd", (b"\x28\xb5\x2f\xfd",)),
-    ("zlib", _ZLIB_STARTS),
+_COMPRESSIONS: Final[tuple[tuple[Compression, tuple[bytes, ...]], ...]] = (
+    *((kind, (start,)) for kind, start in STARTS),
+    ("zlib", ZLIB_STARTS),
 )
+_HARMLESS: Final = ("compression", "strip_nul")
+"""Settings that, in a form for all, change nothing of payloads without such a wrapping."""
 _NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _MARKS_OF_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _ASCII_SHARE: Final = 0.75
@@ -27,7 +28,7 @@ _ASCII_SHARE: Final = 0.75
 
 def find_wrapping(payload: bytes) -> tuple[bytes, Wrapping]:
     """Return the contents of a payload in UTF-8 or bytes, and the settings that lead to them."""
-    for kind, starts in _STARTS:
+    for kind, starts in _COMPRESSIONS:
         if payload.startswith(starts):
             try:
                 contents = expand(payload, kind, EXPANDED_BYTES_MAX)
@@ -36,6 +37,21 @@ def find_wrapping(payload: bytes) -> tuple[bytes, Wrapping]:
             inner, wrapping = _find_text(contents)
             return inner, (("compression", kind), *wrapping)
     return _find_text(payload)
+
+
+def common_wrapping(wrappings: Collection[Wrapping]) -> Wrapping | None:
+    """Return settings that take off each of these wrappings; None if there are none."""
+    kinds = {dict(one).get("compression", "none") for one in wrappings}
+    others = {tuple(setting for setting in one if setting[0] not in _HARMLESS) for one in wrappings}
+    if len(others) != 1:
+        return None
+    compression = kinds.pop() if len(kinds) == 1 else "auto"
+    found: list[tuple[str, str | bool]] = []
+    if compression != "none":
+        found.append(("compression", compression))
+    if any("strip_nul" in dict(one) for one in wrappings):
+        found.append(("strip_nul", True))
+    return (*found, *others.pop())
 
 
 def _find_text(payload: bytes) -> tuple[bytes, Wrapping]:

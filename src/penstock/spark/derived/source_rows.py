@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.decoding.decoder import in_parts
 from penstock.spark.arrow_maps import map_in_arrow
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
@@ -59,10 +60,9 @@ class SourceRows:
 
     def _decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = self._rows(pa.Table.from_batches([batch]))
-            if self._reduce is not None:
-                rows = self._reduce(rows)
-            yield from rows.combine_chunks().to_batches()
+            for rows in in_parts(self._rows, pa.Table.from_batches([batch])):
+                reduced = rows if self._reduce is None else self._reduce(rows)
+                yield from reduced.combine_chunks().to_batches()
 
     def _rows(self, messages: pa.Table) -> pa.Table:
         if not self._retained_only:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from penstock.config.table import TableDefinition
 from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.api import Births, DecodedBatch, Decoder, Messages, make_decoder
-from penstock.decoding.decoder import DecodingPostponed
+from penstock.decoding.decoder import DecodingPostponed, in_parts
 from penstock.decoding.repetition_limit import exceeds_repetition_limit
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import (
@@ -145,8 +145,11 @@ class DecodingSplit:
                 pa.string(),
             )  # fmt: skip
         _ = self._decoder  # as in `__call__`
-        parts: Iterator[list[str | None]] = make_in_parts(messages, self._ids, _no_id)
-        return pa.array([name for part in parts for name in part], pa.string())
+
+        def ids(part: pa.Table) -> list[str | None]:
+            return [name for found in make_in_parts(part, self._ids, _no_id) for name in found]
+
+        return pa.array([name for part in in_parts(ids, messages) for name in part], pa.string())
 
     def _ids(self, messages: pa.Table) -> list[str | None]:
         assert self._table.repeats is not None

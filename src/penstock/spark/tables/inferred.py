@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decoding.decoder import in_parts
 from penstock.decoding.inference.tables import InferredTable, infer_tables
 from penstock.engine.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS
@@ -73,8 +74,8 @@ def _dead_letters(
         topic for topic in topics.unique().to_pylist()
         if topic_matches(declared.topic_filter, topic)
     ]  # fmt: skip
-    parts = declared.split(messages.filter(pc.is_in(topics, pa.array(matching, pa.string()))))
-    dead = parts[DEAD_LETTERS]
+    chosen = messages.filter(pc.is_in(topics, pa.array(matching, pa.string())))
+    dead = pa.concat_tables(part[DEAD_LETTERS] for part in in_parts(declared.split, chosen))
     reasons = Counter(
         f"{kind}: {reason}"
         for kind, reason in zip(
