@@ -34,6 +34,7 @@ Kind = Literal[
     "key_value",
     "nmea",
 ]
+RowsOf = Literal["items", "lists", "keys"]
 Compression = Literal["none", "gzip", "zlib", "zstd", "auto"]
 
 _TEXT_FORMATS: Final[frozenset[Kind]] = frozenset({"ndjson", "line_protocol", "key_value", "nmea"})
@@ -53,6 +54,8 @@ _KINDS_BY_SETTING: Final[dict[str, frozenset[Kind]]] = {
     "columns": _WITH_COLUMNS | _RAW,
     "many": _DOCUMENTS,
     "rows_path": _DOCUMENTS | _SCHEMA_KINDS,
+    "rows_of": _DOCUMENTS,
+    "json_texts": _DOCUMENTS,
     "extra": _DOCUMENTS | _FORMATS,
     "lenient": frozenset({"json", "ndjson"}),
     "null_values": _WITH_COLUMNS,
@@ -231,6 +234,14 @@ class DecoderDefinition(Group):
     rows_path: str = ""
     """Path in the payload of the list whose items are the rows; empty for the payload itself."""
 
+    rows_of: RowsOf = "items"
+    """What has a row: each of the `items` of a list; each position of the `lists` beside each other
+    that are columns; or each of the `keys` of an object, a row with `key` and `value`."""
+
+    json_texts: tuple[str, ...] = Field(default=(), max_length=100)
+    """Paths of texts that are JSON documents, and are read as if these stood there: from a row on,
+    or of the payload as "$.name"."""
+
     rows_max: int = Field(default=100_000, ge=1, le=10_000_000)
     """Most rows of a payload; a payload with more is broken. 1 to 10000000."""
 
@@ -289,6 +300,11 @@ class DecoderDefinition(Group):
     """Longest compressed payload (compression, Sparkplug, Avro container file) when expanded, in
     bytes; a longer payload is broken. 1 to 2147483647."""
 
+    @property
+    def has_many_rows(self) -> bool:
+        """True if a document is as many rows as it has items, or positions, or keys."""
+        return self.many or bool(self.rows_path) or self.rows_of != "items"
+
     @model_validator(mode="before")
     @classmethod
     def _expand_kind_name(cls, value: Any) -> Any:
@@ -318,8 +334,15 @@ class DecoderDefinition(Group):
             raise ValueError(f"the decoder {self.kind} has one column at most")
         if self.kind == "raw" and any(col.type != "binary" for col in self.columns.values()):
             raise ValueError("the column of the decoder raw has the type binary")
-        if (self.many or self.rows_path or self.extra) and not self.columns:
-            raise ValueError("many, rows_path and extra are for a decoder with columns")
+        reshapes = self.rows_of != "items" or bool(self.json_texts)
+        if (self.many or self.rows_path or self.extra or reshapes) and not self.columns:
+            raise ValueError(
+                "many, rows_path, rows_of, json_texts and extra are for a decoder with columns"
+            )
+        if self.rows_of != "items" and (self.many or self.extra or self.json_texts):
+            raise ValueError('many, extra and json_texts are for rows_of = "items"')
+        if self.json_texts and self.registry is not None:
+            raise ValueError("json_texts are for payloads without a registry")
         return self
 
     def _check_framing(self) -> None:

@@ -11,7 +11,7 @@ from penstock.decoding.csv_lines import CsvDecoder
 from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.documents import document_decoder
 from penstock.decoding.framed import FramedDecoder
-from penstock.decoding.json_text import json_decoder
+from penstock.decoding.json_text import json_decoder, with_texts
 from penstock.decoding.msgpack import MsgpackNotation
 from penstock.decoding.protobuf import protobuf_decoder
 from penstock.decoding.protobuf_registered import registered_protobuf_decoder
@@ -52,9 +52,9 @@ def _decoder(definition: DecoderDefinition, births: Births | None) -> Decoder:
         case "csv":
             return CsvDecoder(definition)
         case "cbor":
-            return document_decoder(definition, CborNotation())
+            return document_decoder(definition, with_texts(definition, CborNotation()))
         case "msgpack":
-            return document_decoder(definition, MsgpackNotation())
+            return document_decoder(definition, with_texts(definition, MsgpackNotation()))
         case "text":
             return TextDecoder(definition)
         case "ndjson" | "line_protocol" | "senml" | "key_value" | "nmea":

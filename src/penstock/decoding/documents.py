@@ -20,6 +20,7 @@ from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
 from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
 from penstock.decoding.paths import Path, follow, path_reader
+from penstock.decoding.reshaping import rows_of_keys, rows_of_lists
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
 from penstock.decoding.shapes import Read, Shape
@@ -110,7 +111,8 @@ class DocumentDecoder:
             Path.parse(column.path) if column.path else Path((name,))
             for name, column in definition.columns.items()
         ]
-        self._has_rows = definition.many or bool(definition.rows_path)
+        self._rows_of = definition.rows_of
+        self._has_rows = definition.has_many_rows
         self._reads_root = [self._has_rows and path.from_root for path in paths]
         shape = Shape(
             [
@@ -144,7 +146,9 @@ class DocumentDecoder:
         return decode_in_portions(self.schema, messages.payloads, self._decode_portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
-        needs_whole_document = self._definition.rows_path or any(self._reads_root)
+        needs_whole_document = (
+            self._definition.rows_path or any(self._reads_root) or self._rows_of != "items"
+        )
         has_extras_of_rows = self._has_rows and self._definition.extra
         if needs_whole_document or has_extras_of_rows or self._shape.struct is None:
             return None
@@ -230,6 +234,10 @@ class DocumentDecoder:
         if not self._has_rows:
             return [root]
         value = follow(root, self._rows_path)
+        if self._rows_of == "lists":
+            return self._check_row_count(rows_of_lists(value, self._column_keys))
+        if self._rows_of == "keys":
+            return self._check_row_count(rows_of_keys(value))
         if isinstance(value, dict):  # a single row
             return [value]
         if not isinstance(value, (list, tuple)):

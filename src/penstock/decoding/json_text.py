@@ -16,10 +16,11 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
 from penstock.decoding.decoder import DecodedBatch, Decoder, Messages
-from penstock.decoding.documents import DocumentDecoder
+from penstock.decoding.documents import DocumentDecoder, NoQuickReader, Notation
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_registered import JsonFrameCheck, registered_columns
 from penstock.decoding.registry import Registry
+from penstock.decoding.reshaping import DocumentsInTexts
 from penstock.decoding.rows import Rows, decode_in_portions
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -48,7 +49,45 @@ def json_decoder(definition: DecoderDefinition) -> Decoder:
         return FramedDecoder(json_decoder(plain), JsonFrameCheck(registry))
     if not definition.columns:
         return JsonTextDecoder(definition)
-    return DocumentDecoder(definition, JsonNotation(definition))
+    return DocumentDecoder(definition, with_texts(definition, JsonNotation(definition)))
+
+
+def with_texts(definition: DecoderDefinition, notation: Notation) -> Notation:
+    """Return a notation that reads the documents in texts, too, that a definition names."""
+    return TextsNotation(definition, notation) if definition.json_texts else notation
+
+
+class TextsNotation(NoQuickReader):
+    """Reads documents, and the JSON documents in some of their texts."""
+
+    def __init__(self, definition: DecoderDefinition, notation: Notation) -> None:
+        self._notation = notation
+        self._texts = DocumentsInTexts(definition)
+        self._read_text = JsonNotation(definition).read
+        self._values_max = definition.values_max
+
+    def read(self, payload: bytes) -> object:
+        """Return the document of a payload with the documents in its texts."""
+        values = 0
+
+        def read(text: bytes) -> object:
+            nonlocal values
+            values += values_in(text)
+            if values > self._values_max:
+                raise BrokenPayload(
+                    f"it becomes more values than values_max allows ({self._values_max})."
+                )
+            return self._read_text(text)
+
+        return self._texts.replace(self._notation.read(payload), read)
+
+    def values_in(self, payload: bytes) -> int:
+        """Return an upper bound of the values around the texts."""
+        return self._notation.values_in(payload)
+
+    def rows_in(self, payload: bytes) -> int:
+        """Return an upper bound of the objects in a payload that is a list."""
+        return self._notation.rows_in(payload)
 
 
 class JsonNotation:

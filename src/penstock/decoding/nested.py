@@ -126,7 +126,7 @@ class MapConversion:
             starts.append(len(items))
             if isinstance(value, dict):
                 try:
-                    values_by_key = {_key_text(key): item for key, item in value.items()}
+                    values_by_key = {key_text(key): item for key, item in value.items()}
                 except (ValueError, TypeError):
                     misfits[position] = "", "has a key that is no text."
                 else:
@@ -207,7 +207,12 @@ def _conversion(
             return ScalarConversion(name, column.model_copy(update={"type": scalar}), null_markers)
 
 
-def _key_text(key: Any) -> str:
+def key_text(key: Any) -> str:
+    """Return a key of an object as text.
+
+    Raises:
+        ValueError, TypeError: it is neither text nor bytes of text nor a whole number.
+    """
     if isinstance(key, str):
         key.encode()  # a lone surrogate is not text
         return key

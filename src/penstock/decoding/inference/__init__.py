@@ -3,6 +3,7 @@
     parsed_payloads the form and contents of one payload: JSON, CBOR, a number in text …
     wrappings       what is around contents: a compression, an encoding, zero bytes
     formats         ndjson, line protocol, pairs, NMEA and SenML among texts and lists
+    reshapes        rows in lists or under keys, and JSON in texts
     topic_groups    topics of one kind of payload, and the pattern that names their levels
     fields          the values of a group's documents, by path
     column_types    a column for such values, tested with the casts that land them

@@ -26,6 +26,7 @@ from penstock.decoding.inference.fields import (
     is_map,
 )
 from penstock.decoding.inference.parsed_payloads import DocumentKind, Form, ParsedPayload
+from penstock.decoding.inference.reshapes import FoundRows, find_rows, open_texts
 from penstock.decoding.inference.wrappings import Wrapping, common_wrapping
 from penstock.decoding.sparkplug import SparkplugDecoder
 
@@ -36,6 +37,7 @@ _DOCUMENT_KINDS: Final[tuple[DocumentKind, ...]] = (
     *("ndjson", "json", "cbor", "msgpack", "avro"),
     *("senml", "line_protocol", "key_value", "nmea"),
 )
+_RESHAPED_KINDS: Final = ("json", "cbor", "msgpack")
 _TOLERATED_SHARE: Final = 0.05
 _ALLOWS_ONE_COUNT_MIN: Final = 4
 _MAGIC_NUMBERS: Final = (
@@ -193,12 +195,23 @@ def _infer_documents(
     times_us = [one.received_at_us for one in with_rows for _ in one.objects]
     if are_tolerable(len(readings) - len(with_rows), len(readings)) and any(objects):
         has_many = any(one.form is Form.ROWS for one in with_rows)
+        reshapes = kind in _RESHAPED_KINDS and not any(one.is_lenient for one in with_rows)
+        found_rows = find_rows(objects) if reshapes and not has_many else None
+        if found_rows is not None:
+            return _infer_reshaped(kind, found_rows, times_us, names)
         if is_map(objects):
             column = _whole_document_column(names, value_name, objects, times_us)
             return InferredDecoder(_document_settings(kind, has_many=has_many), (column,))
         lenient = sum(one.is_lenient for one in with_rows)
-        found = list(fields_of(objects, times_us))
-        return _infer_objects(kind, objects, found, names, has_many=has_many, lenient=bool(lenient))
+        texts, opened = open_texts(objects) if reshapes else ([], objects)
+        found = list(fields_of(opened, times_us))
+        decoder = _infer_objects(
+            kind, opened, found, names, has_many=has_many, lenient=bool(lenient)
+        )
+        if not texts:
+            return decoder
+        paths = {"json_texts": [path_of(keys) for keys in texts]}
+        return replace(decoder, settings={**decoder.settings, **paths})
     values = [_document_value(one) for one in readings]
     if not any(isinstance(value, (dict, list, tuple)) for value in values):
         times_us = [one.received_at_us for one in readings]
@@ -210,6 +223,37 @@ def _infer_documents(
     )
     mixed = ", ".join(f"{count:,} {what}" for what, count in mixture.most_common())
     return InferredDecoder({"kind": kind}, (), (f"Kept as JSON text: payloads are {mixed}.",))
+
+
+def _infer_reshaped(
+    kind: DocumentKind, found: FoundRows, times_us: Sequence[int], names: UniqueNames
+) -> InferredDecoder:
+    """Return the decoder of objects whose rows are in lists, or under keys."""
+    rows = [row for part in found.rows for row in part]
+    row_times_us = [
+        time_us for part, time_us in zip(found.rows, times_us, strict=True) for _ in part
+    ]
+    columns = []
+    for field in fields_of(rows, row_times_us):
+        keys = field.keys[1:] if found.rows_of == "keys" and len(field.keys) > 1 else field.keys
+        columns.append(_column_at(names, field, keys, len(rows), path_of(field.keys)))
+    for field in fields_of(found.remaining, times_us):
+        path = f"$.{path_of(field.keys)}"
+        columns.append(_column_at(names, field, field.keys, len(found.remaining), path))
+    settings: Settings = {"kind": kind, "rows_of": found.rows_of}
+    if found.path:
+        settings["rows_path"] = path_of(found.path)
+    return InferredDecoder(settings, tuple(columns), (found.remark,))
+
+
+def _column_at(
+    names: UniqueNames, field: Field, keys: tuple[str, ...], rows: int, path: str
+) -> InferredColumn:
+    """Return the column of a field under the name of ``keys``."""
+    one = guess(keys[-1], field.values, rows, all_is_text=False, times_us=field.times_us)
+    name = names.column_name(keys)
+    settings = dict(one.settings) if name == path else {**one.settings, "path": path}
+    return InferredColumn(name, settings, ", ".join(filter(None, (one.evidence, field.note))))
 
 
 def _infer_objects(

@@ -206,7 +206,7 @@ def _check_id(table: TableDefinition, name: str, decoded: pa.Schema) -> None:
             " numbers are possible"
         )
     decoder = table.decoder
-    has_rows = decoder.many or decoder.rows_path or decoder.kind in ("csv", "sparkplug_b")
+    has_rows = decoder.has_many_rows or decoder.kind in ("csv", "sparkplug_b")
     is_of_message = name in decoder.columns and decoder.columns[name].path.startswith("$.")
     if has_rows and decoder.rows_max > 1 and not is_of_message:
         raise ConfigError(
