@@ -25,10 +25,10 @@ class FoundRows:
     """Rows in objects.
 
     Attributes:
-        rows_of: what a row is of.
+        rows_of: the setting `rows_of` of a decoder.
         path: the key of the object with the rows; empty for the payload itself.
         rows: the rows of each object.
-        remaining: what each object has beside the rows.
+        remaining: the keys of each object beside the rows, with their values.
     """
 
     rows_of: RowsOf

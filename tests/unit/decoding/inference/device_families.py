@@ -307,10 +307,19 @@ FAMILIES: Final = (
         "JSON inside a string",
         "cloud/1",
         {"device": "a", "payload": '{"t": 1}'},
-        {"device": "a", "payload": '{"t": 1}'},
+        {"device": "a", "payload.t": 1},
     ),
     Family(
-        "parallel arrays", "batch/1", {"ts": [AT_S, AT_S + 1], "t": [1.5, 2.5]}, {"t": [1.5, 2.5]}
+        "parallel arrays",
+        "batch/1",
+        {"ts": [AT_S, AT_S + 1], "t": [1.5, 2.5], "device": "a"},
+        {"t": 1.5, "ts": AT, "$.device": "a"},
+    ),
+    Family(
+        "object keys that are names",
+        "batch/3",
+        {f"s{n}": {"t": n + 0.5} for n in range(8)},
+        {"key": "s0", "value.t": 0.5},
     ),
     Family(
         "list of readings", "batch/2", [{"s": 1, "v": 1.5}, {"s": 2, "v": 2.5}], {"s": 1, "v": 1.5}
