@@ -235,8 +235,8 @@ class DecoderDefinition(Group):
     """Path in the payload of the list whose items are the rows; empty for the payload itself."""
 
     rows_of: RowsOf = "items"
-    """Rows of a document: the `items` of a list; the positions of the `lists` beside each other that
-    are columns; or the `keys` of an object, each a row with `key` and `value`."""
+    """Rows of a document: the `items` of a list; the positions of the `lists` beside each other
+    that are columns; or the `keys` of an object, each a row with `key` and `value`."""
 
     json_texts: tuple[str, ...] = Field(default=(), max_length=100)
     """Paths of texts that are JSON documents, and are read as if these stood there: from a row on,
