@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sized
 from pathlib import Path
 from typing import final
 
+import msgspec
+
 from penstock.app.composing import check_admin, check_opentelemetry, check_stream_files, has_streams
 from penstock.app.reloading import Arguments
 from penstock.auth.tokens import read_tokens
 from penstock.config.settings import Settings
 from penstock.control.metric_families import MetricSample
+from penstock.control.metric_requests import Health
 from penstock.services import admin_process, otlp_process, stream_process
 from penstock.services.child_process import ChildProcess, reserve_port
 from penstock.services.own_secrets import stream_token_file
@@ -61,9 +64,16 @@ class Children:
             yield "child_hangs", (child.name,), child.hangs
             yield "child_silent_seconds", (child.name,), child.silent_s
 
-    def stream_failure(self) -> str:
-        """Return a sentence about a stream service that hangs; empty while it does not."""
-        return "" if self.stream is None else self.stream.hang
+    def complete(self, health: Health) -> Health:
+        """Return ``health`` with what is to be said about the stream service."""
+        if self.stream is None:
+            return health
+        return msgspec.structs.replace(
+            health, stream_failure=self.stream.hang, stream=self._stream_url(self.stream.address)
+        )
+
+    def _stream_url(self, address: object) -> str:
+        return f"{'grpc+tls' if self.settings.stream.certificate else 'grpc'}://{address}"
 
     async def prepare(self) -> None:
         """Reserve the ports of the child processes and check their requirements, so that a mistake
@@ -104,7 +114,7 @@ class Children:
         self.stream, self._damages = stream_process.stream_process(
             settings.durability.data_dir, port, self._streams_json(), self.stream_arguments()
         )
-        self.urls += f" stream {'grpc+tls' if stream.certificate else 'grpc'}://{port}"
+        self.urls += f" stream {self._stream_url(port)}"
         if not (bind.is_loopback or stream.certificate):
             logger.warning(
                 "stream.bind is %s, and messages and tokens travel there in the clear:"

@@ -145,7 +145,7 @@ class RunningMember:
             self._metrics,
             (__version__, build_kind(), platform.python_version()),
             (listeners.samples, self._children.samples, self._parts.certificates.samples),
-            self._children.stream_failure,
+            self._children.complete,
             lambda: self._disk.failure,
         )
         control = StandbyControl(data_dir, self._member, self._reload, metrics)

@@ -443,7 +443,7 @@ class RunningBroker:
                 self._store,
                 [listener.name for listener in self._listeners],
                 self._metric_sources(),
-                self._children.stream_failure,
+                self._children.complete,
                 None if self._takeover is None else self._takeover.metrics,
             )
             self._metrics.serve_on(self._control)

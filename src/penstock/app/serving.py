@@ -42,6 +42,9 @@ from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
 from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
 
 SWITCH_S: Final = 0.0005
 """Longest time in seconds for which the event loop of a cluster's member computes on while another
@@ -72,6 +75,14 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
     refused = budget_mistake(settings)
     if refused:
         raise ConfigError(refused)
+    data_dir = settings.durability.data_dir
+    if not data_dir.is_absolute():
+        logger.info(
+            "durability.data_dir is the relative path %s, here %s: commands that are run in another"
+            " directory need the whole path",
+            data_dir,
+            data_dir.absolute(),
+        )
     access = user_files(settings)
     warn_of_world_readable(
         ("password file", settings.access.password_file),

@@ -23,7 +23,7 @@ from penstock.cli.spark_jobs import (
     local_directory,
     require_spark,
 )
-from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
+from penstock.cli.stream_service import StreamCredentialOptions, StreamPlace
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TableFormat(StrEnum):
 @expand_option_groups
 def audit(
     access: StreamCredentialOptions,
-    server: Server = SERVER,
+    place: StreamPlace,
     since: Annotated[
         str,
         typer.Option(
@@ -91,7 +91,7 @@ def audit(
         from penstock.spark.audit.job import AuditSettings, trace_message
         from penstock.spark.audit.job import audit as run_audit
         from penstock.spark.session import LOCAL_MASTER
-    address, credentials = access.reach(server)
+    address, credentials = place.reach(access)
     settings = AuditSettings(
         server=address,
         since=_parse_time("--from", since),

@@ -60,7 +60,7 @@ def events(
     if unknown:
         raise ConfigError(f"{unknown[0]!r} is no kind of event: they are {', '.join(KINDS)}")
     settings = load_settings(config, {"durability.data_dir": data_dir})
-    address, credentials = reach_stream(settings, server, access)
+    address, credentials = reach_stream(settings, server, access, data_dir)
     now_us = time.time_ns() // 1000
     since_us = now_us - round(parse_age_s("--since", since) * 1_000_000)
     newest: deque[EventRow] = deque(maxlen=limit)

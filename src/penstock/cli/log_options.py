@@ -80,6 +80,6 @@ class LogOptions:
         if invalid is not None:
             raise ConfigError(f"-t: not a topic filter: {invalid!r}")
         settings = load_settings(self.config, {"durability.data_dir": self.data_dir})
-        address, credentials = reach_stream(settings, self.server, access)
+        address, credentials = reach_stream(settings, self.server, access, self.data_dir)
         on_damage = damage_handler(skips=self.skip_damaged)
         return StreamClient(address, connect_timeout_s, credentials, on_damage)

@@ -82,7 +82,7 @@ def sql(
     from penstock.config.load import load_settings
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
-    address, credentials = reach_stream(settings, server, access)
+    address, credentials = reach_stream(settings, server, access, data_dir)
     try:
         from penstock.cli.sql_shell import Shell
         from penstock.cli.sql_statements import SqlOutput, run_statements

@@ -87,7 +87,7 @@ def story(
         _draw_client(client_id, last or CLIENT_STEPS, svg, as_json, config, data_dir)
         return
     settings = load_settings(config, {"durability.data_dir": data_dir})
-    address, credentials = reach_stream(settings, server, access)
+    address, credentials = reach_stream(settings, server, access, data_dir)
     with StreamClient(address, SERVICE_S, credentials) as client:
         offsets = [] if offset is None else [offset]
         if topic:

@@ -12,7 +12,7 @@ import typer
 
 from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.screen import print_objects, print_table
-from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
+from penstock.cli.stream_service import StreamCredentialOptions, StreamPlace
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,11 +30,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, fo
 
 @app.command()
 @expand_option_groups
-def readers(
-    access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
-) -> None:
+def readers(access: StreamCredentialOptions, place: StreamPlace, as_json: AsJson = False) -> None:
     """List the registered groups of readers, and how far each is behind the log."""
-    with _client(server, access) as client:
+    with _client(place, access) as client:
         found = client.readers()
     if as_json:
         _print_json(found)
@@ -59,21 +57,19 @@ def readers(
 def release(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="As 'penstock stream readers'.")],
     access: StreamCredentialOptions,
-    server: Server = SERVER,
+    place: StreamPlace,
 ) -> None:
     """Forget a group of readers: the log no longer keeps messages for it."""
-    with _client(server, access) as client:
+    with _client(place, access) as client:
         if not client.release(group):
             raise ConfigError(f"there is no group {group}")
 
 
 @app.command()
 @expand_option_groups
-def tables(
-    access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
-) -> None:
+def tables(access: StreamCredentialOptions, place: StreamPlace, as_json: AsJson = False) -> None:
     """List the tables that messages land in, and how far each is behind the log."""
-    with _client(server, access) as client:
+    with _client(place, access) as client:
         found = client.tables()
     if as_json:
         _print_json(found)
@@ -92,10 +88,10 @@ def tables(
 def forget(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="As 'penstock stream tables'.")],
     access: StreamCredentialOptions,
-    server: Server = SERVER,
+    place: StreamPlace,
 ) -> None:
     """Forget a table. A job that still lands messages in it registers the table again."""
-    with _client(server, access) as client:
+    with _client(place, access) as client:
         if not client.forget(table):
             raise ConfigError(f"there is no table {table}")
 
@@ -125,8 +121,8 @@ def duration_text(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _client(server: str, access: StreamCredentialOptions) -> StreamClient:
+def _client(place: StreamPlace, access: StreamCredentialOptions) -> StreamClient:
     from penstock.stream.client import StreamClient
 
-    address, credentials = access.reach(server)
+    address, credentials = place.reach(access)
     return StreamClient(address, SERVER_ANSWER_S_MAX, credentials)

@@ -5,22 +5,37 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.errors import ConfigError
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError, PenstockError, StoreError
 
 if TYPE_CHECKING:
     from penstock.config.settings import Settings
     from penstock.stream.credentials import Credentials
 
-SERVER: Final = "127.0.0.1:8815"
 
-Server = Annotated[
-    str,
-    typer.Option(metavar="HOST:PORT,…", help="The broker's stream service; of a cluster, all."),
-]
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """The options that say which broker's stream service is meant."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,…", help="The broker's stream service; of a cluster, all."),
+    ] = None
+    config: ConfigFile = None
+    data_dir: DataDir = None
+
+    def reach(self, access: StreamCredentialOptions) -> tuple[str, Credentials]:
+        """Return address and credentials of the service; see ``reach_stream``."""
+        if self.server is not None:
+            return access.reach(self.server)
+        from penstock.config.load import load_settings
+
+        settings = load_settings(self.config, {"durability.data_dir": self.data_dir})
+        return reach_stream(settings, None, access, self.data_dir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +82,87 @@ class StreamCredentialOptions:
 
 
 def reach_stream(
-    settings: Settings, server: str | None, access: StreamCredentialOptions
+    settings: Settings,
+    server: str | None,
+    access: StreamCredentialOptions,
+    data_dir: Path | None = None,
 ) -> tuple[str, Credentials]:
-    """Return address and credentials of the broker's stream service, from settings and options.
+    """Return address and credentials of the broker's stream service.
 
-    If the user may read the broker's own token in the data directory, and the options give no
-    server and no token, that token is used.
+    The broker that uses the data directory says where its service is. If none answers, it is where
+    the settings say; a service that has another log than the directory is refused. If the user may
+    read the broker's own token in the data directory, and the options give no server and no token,
+    that token is used.
+
+    Args:
+        settings: the settings, with the data directory.
+        server: the address that the user gave; None for none.
+        access: the options for TLS and token.
+        data_dir: the data directory that the user gave, whose broker must answer; None for none.
+
+    Raises:
+        ConfigError: an option has a mistake, the broker has no stream service, or the service at
+            the address of the settings has another log.
+        StoreError: no broker uses ``data_dir``.
     """
     from penstock.auth.tokens import OWN_FILE
 
+    own_dir = settings.durability.data_dir
     if settings.stream.certificate:
         access = replace(access, tls=True)
-    own_token = settings.durability.data_dir / OWN_FILE
-    if server is None and access.token_file is None and os.access(own_token, os.R_OK):
-        access = replace(access, token_file=own_token)
-    return access.reach(server or str(settings.stream.bind))
+    if server is not None:
+        return access.reach(server)
+    if access.token_file is None and os.access(own_dir / OWN_FILE, os.R_OK):
+        access = replace(access, token_file=own_dir / OWN_FILE)
+    told = _told_address(own_dir, must_answer=data_dir is not None)
+    if told:
+        return access.reach(told)
+    address, credentials = access.reach(str(settings.stream.bind))
+    _refuse_other_log(address, credentials, own_dir)
+    return address, credentials
+
+
+def _told_address(data_dir: Path, *, must_answer: bool) -> str:
+    """Return the URL that the broker which uses ``data_dir`` gives; empty if none answers."""
+    from penstock.control.client import BrokerUnreachable, ask
+    from penstock.control.metric_requests import Health, ReadHealth
+
+    try:
+        health = ask(data_dir, ReadHealth(), Health)
+    except BrokerUnreachable:
+        if must_answer:
+            raise
+        return ""
+    except StoreError:  # it hangs, and its stream service may work; or it is older than this
+        return ""
+    if not health.stream:
+        raise ConfigError(
+            f"the broker of {data_dir.absolute()} has no stream service: set stream.enabled, and"
+            " durability.persistence to file"
+        )
+    return health.stream
+
+
+def _refuse_other_log(address: str, credentials: Credentials, data_dir: Path) -> None:
+    """Raise ConfigError if the service at ``address`` has another log than ``data_dir``; return if
+    that is not known."""
+    from penstock.store.watermark import read_watermark
+    from penstock.stream.client import StreamClient
+
+    try:
+        watermark = read_watermark(data_dir)
+        if watermark is None:
+            return
+        with StreamClient(address, 0.0, credentials) as client:
+            log = client.offsets(next(iter(client.streams())))
+    except (OSError, PenstockError):  # whoever reads from it is told
+        return
+    if watermark.epoch not in (log.epoch, *(epoch for epoch, _ in log.lineage)):
+        raise ConfigError(
+            f"the stream service at {address} has another log than {data_dir.absolute()}: it is of"
+            f" epoch {log.epoch}, and not of {watermark.epoch}. Start the broker of that directory,"
+            " or name the one that you mean with --server, --config or --data-dir"
+        )
 
 
 def _path(file: Path | None) -> str:

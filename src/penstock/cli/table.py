@@ -27,7 +27,7 @@ from penstock.cli.spark_jobs import (
     require_spark,
     stop_on_signals,
 )
-from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
+from penstock.cli.stream_service import StreamCredentialOptions, StreamPlace
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ Checkpoint = Annotated[
 def run(
     table: TablePath,
     access: StreamCredentialOptions,
-    server: Server = SERVER,
+    place: StreamPlace,
     stream: StreamName = "messages",
     topics: Annotated[
         str,
@@ -108,7 +108,7 @@ def run(
         from penstock.spark.session import LOCAL_MASTER
         from penstock.spark.topics import parse_topics
 
-    address, credentials = access.reach(server)
+    address, credentials = place.reach(access)
     options = {}
     if starting_timestamp is not None:
         options["startingTimestamp"] = starting_timestamp
@@ -146,7 +146,7 @@ def run(
 def status(
     table: TablePath,
     access: StreamCredentialOptions,
-    server: Server = SERVER,
+    place: StreamPlace,
     stream: StreamName = "messages",
 ) -> None:
     """Show the content of the table, and how far it is behind the log."""
@@ -156,7 +156,7 @@ def status(
         from penstock.spark.tables.api import ROWS
         from penstock.spark.tables.lost_rows import find_lost_rows
     contents = read_contents(table.absolute())
-    service = access.reach(server)
+    service = place.reach(access)
     landed, selection_of = open_landed(table.absolute())
     lost = find_lost_rows({ROWS: landed}, selection_of)
     epoch = contents.epoch

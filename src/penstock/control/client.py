@@ -198,7 +198,9 @@ def ask(
             raise _hung(silence_s_max) from error
         except OSError as error:
             reason = _why_unreachable(data_dir, error)
-            raise BrokerUnreachable(f"no broker that uses {data_dir} answers: {reason}") from error
+            raise BrokerUnreachable(
+                f"no broker that uses {data_dir.absolute()} answers: {reason}"
+            ) from error
         try:
             connection.sendall(line)
             line = _receive_answer(connection, ends_s, silence_s_max)
@@ -253,7 +255,10 @@ def _hung(silence_s: float) -> StoreFailed:
 def _why_unreachable(data_dir: Path, error: OSError) -> str:
     """Return the reason why the broker does not answer, and a remedy."""
     if not data_dir.is_dir():
-        return "there is no such directory; name the broker's with --data-dir or --config"
+        remedy = "name the broker's with --data-dir or --config"
+        if not data_dir.is_absolute():
+            remedy += f"; {data_dir} is a relative path, which begins at the working directory"
+        return f"there is no such directory; {remedy}"
     if isinstance(error, PermissionError):
         return "only the broker's own user may ask it"
     if isinstance(error, FileNotFoundError):

@@ -124,7 +124,7 @@ class StandbyMetrics:
         cluster: the metrics of the member.
         build: version, kind of build, and Python's version.
         sources: functions that yield the samples of further parts of the standby.
-        stream_failure: returns a sentence about a stream service that hangs; else empty.
+        complete: returns a ``Health`` with what is to be said about the stream service.
         disk_failure: returns a sentence about a disk on which the view cannot be written; else
             empty.
     """
@@ -134,11 +134,11 @@ class StandbyMetrics:
         cluster: ClusterMetrics,
         build: tuple[str, str, str],
         sources: Iterable[Callable[[], Iterable[MetricSample]]],
-        stream_failure: Callable[[], str],
+        complete: Callable[[Health], Health],
         disk_failure: Callable[[], str],
     ) -> None:
         self._disk_failure = disk_failure
-        self._stream_failure = stream_failure
+        self._complete = complete
         self._cluster = cluster
         self._build = build
         self._sources = tuple(sources)
@@ -152,8 +152,7 @@ class StandbyMetrics:
     async def health(self, request: ReadHealth) -> Health:
         """Return the role of the member; a standby has neither commits nor clients."""
         del request
-        failure = self._disk_failure()
-        found = Health(failure, 0.0, False, False, stream_failure=self._stream_failure())
+        found = self._complete(Health(self._disk_failure(), 0.0, False, False))
         return self._cluster.health(found)
 
     async def read(self, request: ReadMetrics) -> Metrics:

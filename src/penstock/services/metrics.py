@@ -59,7 +59,7 @@ class MetricsReader:
         store: the store with the broker's log.
         listeners: the names of the listeners.
         sources: functions that return the samples of further parts of the broker.
-        stream_failure: returns a sentence about a stream service that hangs; else empty.
+        complete: returns a ``Health`` with what is to be said about the stream service.
         cluster: the metrics of the broker as a member of a cluster; None if it is no member.
     """
 
@@ -70,11 +70,11 @@ class MetricsReader:
         store: RocksStore,
         listeners: Sequence[str],
         sources: Sequence[MetricSource],
-        stream_failure: Callable[[], str],
+        complete: Callable[[Health], Health],
         cluster: ClusterMetrics | None = None,
     ) -> None:
         self._cluster = cluster
-        self._stream_failure = stream_failure
+        self._complete = complete
         self._server = server
         self._driver = driver
         self._store = store
@@ -103,8 +103,8 @@ class MetricsReader:
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
-            stream_failure=self._stream_failure(),
         )
+        found = self._complete(found)
         return found if self._cluster is None else self._cluster.health(found)
 
     async def read(self, request: ReadMetrics) -> Metrics:
