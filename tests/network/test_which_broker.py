@@ -81,5 +81,7 @@ def test_a_service_with_another_log_is_refused(
 def test_a_broker_without_a_stream_service_says_so(tmp_path: Path) -> None:
     with running_broker(tmp_path, {"stream.enabled": "false"}) as broker:
         code, _, told = run("tail", "--data-dir", str(broker.data_dir))
+        shown, output, _ = run("why", "p", "t", "--data-dir", str(broker.data_dir))
+    assert (shown, b"has no stream service" in output) == (0, True), "the rest is shown"
     assert code == 2
     assert b"has no stream service: set stream.enabled" in told

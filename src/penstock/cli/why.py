@@ -105,8 +105,8 @@ def _last_messages(
     from penstock.stream.last_messages import last_messages
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
-    address, credentials = reach_stream(settings, server, access, data_dir)
     try:
+        address, credentials = reach_stream(settings, server, access, data_dir)
         with StreamClient(address, SERVICE_S, credentials) as client:
             return last_messages(client, topic, count, SEARCH_S), ""
     except PenstockError as error:
