@@ -7,6 +7,7 @@ json_texts          {"data": "{\"t\": 1}"}            ─▶ {"data": {"t": 1}}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.nested import key_text
 from penstock.decoding.paths import Path, follow, member
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -103,7 +106,9 @@ def _with_document(value: object, keys: tuple[str, ...], read: Any) -> object:
     except BrokenPayload as broken:
         raise BrokenPayload(f"In the text at {'.'.join(keys) or '$'}: {broken}") from None
     if isinstance(holder, dict):
-        holder[next(key for key, item in holder.items() if item is text)] = found
+        key = keys[-1]
+        names = (key, int(key) if _WHOLE.fullmatch(key) else key, key.encode())
+        holder[next(name for name in names if holder.get(name) is not None)] = found
     elif isinstance(holder, list):
         holder[int(keys[-1])] = found
     return value if keys else found

@@ -35,14 +35,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.errors import EpochMismatch, OffsetOutOfRange, StoreError, StoreFailed
 from penstock.store.mark import parse_mark
 from penstock.store.ranges import Ranges, join_ranges, subtract_ranges
 from penstock.store.watermark import sync_directory
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import COUNT_MAX
 from penstock.stream.rows import STREAM_SCHEMA
-from penstock.telemetry.logs import get_logger
+from penstock.telemetry.logs import Sentence, get_logger
 
 DIRECTORY_NAME: Final = "_births"
 """The directory in a table's directory; readers of tables ignore names that begin with _."""
@@ -144,8 +144,11 @@ class BirthStore:
         with _locked(self._directory / _LOCK):
             for attempt in range(1, _ATTEMPTS_MAX + 1):
                 index, log, missing = self._plan(client, self._checked_index(client))
+                hidden: Ranges = []
                 try:
-                    index.files += _write(self._directory, self._read(client, log, missing))
+                    read = self._read(client, log, missing, hidden)
+                    index.files += _write(self._directory, read)
+                    index.gaps = join_ranges([*index.gaps, *hidden])
                     break
                 except OffsetOutOfRange:  # retention was faster
                     if attempt == _ATTEMPTS_MAX:
@@ -161,8 +164,10 @@ class BirthStore:
             PenstockError: the log cannot be read.
         """
         index, log, missing = self._plan(client, self._read_index())
+        hidden: Ranges = []
+        read = pa.Table.from_batches(self._read(client, log, missing, hidden), _SCHEMA)
+        index.gaps = join_ranges([*index.gaps, *hidden])
         births = self._births(index)
-        read = pa.Table.from_batches(self._read(client, log, missing), _SCHEMA)
         births.tables.append(read)
         return births
 
@@ -217,12 +222,24 @@ class BirthStore:
         return births.filter(pc.less(births.column("offset"), file.below))
 
     def _read(
-        self, client: StreamClient, log: StreamOffsets, missing: Ranges
+        self, client: StreamClient, log: StreamOffsets, missing: Ranges, hidden: Ranges
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the births in ranges of the log; add what a damaged block hides to ``hidden``."""
         names = _SCHEMA.names
+
+        def skip(begin: int, end: int, failure: StoreFailed) -> None:
+            logger.warning("births of Sparkplug nodes may be missing: %s", Sentence(failure))
+            hidden.append((begin, end))
+
         for start, end in missing if self._filters else ():
             for batch in client.read(
-                self._stream, log.epoch, start, end, topic_filters=self._filters, columns=names
+                self._stream,
+                log.epoch,
+                start,
+                end,
+                topic_filters=self._filters,
+                columns=names,
+                on_damage=skip,
             ):
                 yield batch.cast(_SCHEMA)
 

@@ -16,6 +16,7 @@ from penstock.config.address import Address
 from penstock.errors import StoreFailed
 from penstock.sql.session import SqlError, SqlSession
 from penstock.store.secondary import LogFollower
+from penstock.stream.birth_store import BirthStore
 from penstock.stream.client import StreamClient
 from penstock.stream.service import StreamServer
 from tests.contract.test_examination import END, ROWS, flip, with_incompressible_chunks
@@ -87,6 +88,17 @@ async def test_with_skip_damaged_all_others_are_read_and_the_gap_is_told_once(
     assert line.startswith(f"penstock: offsets {gone[0]} to {gone[-1]} are left out: ")
     last = await read(server, LogOptions(last=END - gone[0]), skips=True)
     assert last == whole[-(END - gone[0]) :]
+
+
+async def test_births_of_sparkplug_in_the_block_are_a_gap_and_no_end(
+    server: StreamServer,
+) -> None:
+    """A table of Sparkplug reads births of the whole log, whatever it lands."""
+    gone = await hidden(server)
+    with client(server) as made:
+        found = BirthStore(None, "messages", ("t/#",)).preview(made)
+    assert found.gaps == [(gone[0], gone[-1] + 1)]
+    assert sum(table.num_rows for table in found.tables) == END - len(gone)
 
 
 async def test_sql_does_the_same(server: StreamServer, capsys: pytest.CaptureFixture[str]) -> None:

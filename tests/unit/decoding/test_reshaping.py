@@ -70,6 +70,10 @@ def test_json_inside_a_text_is_read_as_if_it_stood_there(kind: str) -> None:
         kind, msgspec.json.encode(data).decode(), json_texts=["$"], columns={"t": "float"}
     )
     assert whole.rows == [{"t": 21.5}]
+    same = decoded(
+        kind, {"x": "1", "data": "1"}, json_texts=["data"], columns={"x": "json", "data": "json"}
+    )
+    assert same.rows == [{"x": '"1"', "data": "1"}]
     inside = {"log": '{"rows": [{"t": 1}, {"t": 2}]}'}
     settings: dict[str, Any] = {"json_texts": ["$.log"], "rows_path": "log.rows"}
     assert decoded(kind, inside, columns={"t": "int"}, **settings).rows == [{"t": 1}, {"t": 2}]
