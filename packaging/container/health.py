@@ -32,6 +32,8 @@ def main() -> str:
     if "--ready" not in sys.argv[1:]:
         return ""
     health = answer["done"]
+    if health.get("starting"):
+        return f"the broker has not started: {health['store_failure']}"
     if health["draining"]:
         return "the broker is being drained"
     if health["role"] not in ("", "primary") and not (

@@ -111,6 +111,7 @@ def test_a_start_on_a_full_disk_waits_for_room(
             broker.admin_url = wait_for("the admin process", partial(admin_url, broker, start + 2))
             wait_for("readiness", lambda: get(broker, "/readyz").status == 503)
             assert "No space left on device" in get(broker, "/readyz").why("store")
+            assert not get(broker, "/readyz").checks["accepting"]
             assert get(broker, "/healthz").status == 200
             code, output, _ = run("doctor", "--data-dir", str(broker.data_dir))
             assert (code, b"No space left on device" in output) == (1, True)

@@ -103,6 +103,7 @@ def test_the_configuration_is_one_and_fits_ports_and_mounts(tmp_path: Path) -> N
     ports = {each["name"]: each["containerPort"] for each in broker()["ports"]}
     assert getattr(settings.listener.bind, "port", None) == ports["mqtt"]
     assert settings.stream.bind.port == ports["stream"]
+    assert getattr(settings.admin.bind, "port", 0) == ports["admin"], "of metrics"
     named = {
         port
         for service in manifests()
@@ -115,7 +116,8 @@ def test_the_configuration_is_one_and_fits_ports_and_mounts(tmp_path: Path) -> N
     assert named == set(ports)
     mounts = {each["name"]: Path(each["mountPath"]) for each in broker()["volumeMounts"]}
     assert settings.durability.data_dir.is_relative_to(mounts["data"])
-    for secret in (settings.access.password_file, settings.stream.token_file):
+    secrets = (settings.access.password_file, settings.stream.token_file, settings.admin.token_file)
+    for secret in secrets:
         assert Path(secret).parent == mounts["secrets"]
     assert Path(broker()["args"][2]) == mounts["config"] / file.name
     claims = one("StatefulSet")["spec"]["volumeClaimTemplates"]

@@ -6,7 +6,7 @@ check      alive  ready  fails when
 loop       yes    yes    the broker does not answer in time: its event loop is blocked, or ended
 store             yes    the store cannot write, or the commit under way takes too long
 disk              yes    the file system of the data directory has too few free bytes
-accepting         yes    the broker is draining, or is shutting down
+accepting         yes    the broker is starting, draining, or is shutting down
 stream            yes    the stream service gives no sign of life; the broker is about to restart it
 =========  =====  =====  =======================================================================
 
@@ -158,6 +158,8 @@ def _stream_check(health: Health) -> Check:
 
 
 def _accepting_check(health: Health) -> Check:
+    if health.starting:
+        return Check("accepting", False, "the broker has not started: it waits for its store")
     if health.shutting_down:
         return Check("accepting", False, "the broker is shutting down")
     if health.draining:

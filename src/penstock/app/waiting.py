@@ -177,7 +177,7 @@ class _Answers:
     async def health(self, request: ReadHealth) -> Health:
         """Return that the store cannot write, and why."""
         del request
-        return Health(self._waiting.failure, 0.0, False, False)
+        return Health(self._waiting.failure, 0.0, False, False, starting=True)
 
     async def read(self, request: ReadMetrics) -> Metrics:
         """Return the metrics that need no store."""

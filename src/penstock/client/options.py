@@ -195,8 +195,14 @@ class Options:
         Raises:
             ConfigError: a value is out of range, or two cannot be combined; the message names them.
         """
+        for name, kind, form in _KINDS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"{name} is {value!r}, and must be {form}")
         for name, least, most in _RANGES:
             value = getattr(self, name)
+            if value is not None and not isinstance(value, (int, float)):
+                raise ConfigError(f"{name} is {value!r}, and must be a number")
             if value is not None and not least <= value <= most:
                 raise ConfigError(f"{name} is {value}, and must be {least} to {most}")
         if self.version not in VERSIONS:
@@ -241,6 +247,15 @@ class Options:
 
 
 _OVERFLOWS: Final = ("wait", "raise", "drop_oldest", "drop_newest")
+
+_KINDS: Final[tuple[tuple[str, type | tuple[type, ...], str], ...]] = (
+    ("client_id", str, "text"),
+    ("username", str, "text"),
+    ("password", (str, bytes), "text or bytes"),
+    ("will", Will, 'a Will, such as Will("topic", b"payload", qos=1)'),
+    ("tls", TlsFiles, 'a TlsFiles, such as TlsFiles(ca="ca.pem")'),
+    ("outbox", (str, Path), "the path of a directory"),
+)
 
 _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("session_expiry_s", 0, NEVER_EXPIRES_S),

@@ -28,6 +28,7 @@ class Health(msgspec.Struct, frozen=True):
         lag: number of log entries that its view lacks, compared with the primary's last heartbeat.
         primary: the name of the primary of the cluster; empty while none is known.
         stream_failure: a sentence about the stream service while it hangs; else empty.
+        starting: whether the broker waits at its start, and has no listener yet.
         stream: the URL of the stream service, grpc://HOST:PORT or grpc+tls://HOST:PORT; empty if
             there is none.
     """
@@ -40,6 +41,7 @@ class Health(msgspec.Struct, frozen=True):
     lag: int = 0
     primary: str = ""
     stream_failure: str = ""
+    starting: bool = False
     stream: str = ""
 
 

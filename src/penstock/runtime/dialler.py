@@ -24,6 +24,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, final
 
+from penstock.config.remote_url import RemoteUrl
 from penstock.engine.batch.records import SessionRecord
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
@@ -43,11 +44,12 @@ from penstock.runtime.driver import Driver
 from penstock.runtime.peer import Peer
 from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
-from penstock.transport.api import Endpoint, Wire
+from penstock.transport.api import Endpoint, Wire, failure_text
 from penstock.transport.dialling import dial
 
 logger = get_logger(__name__)
 
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 _LOGGED_ERRORS_MAX: Final = 100  # addresses whose latest error is remembered
 _ESTABLISHED: Final = ", established"  # behind the ``limits_name`` of an established session
 
@@ -290,7 +292,7 @@ class Dialler:
             except (OSError, ValueError, LocalProtocolError) as error:
                 if self.peer is not None and self.connection is not None:  # opened just before
                     self.connection.disconnect(self._driver.now())
-                self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
+                self.last_error = _reason_of(error, url, self._connect_timeout_s)
                 self.reason_code = reasons.SUCCESS
                 self.pause_s = self.addresses.after_failure()
             except Exception as error:  # for example of the authentication method
@@ -378,3 +380,14 @@ class Dialler:
         self.connection.link.counters = self._server.drops.counters_of(self._session.client_id)
         self.peer = self._driver.adopt(wire, self.connection)
         return self.peer
+
+
+def _reason_of(error: Exception, url: RemoteUrl, connect_timeout_s: float) -> str:
+    """Return why ``url`` could not be dialled, in words."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"no answer for {connect_timeout_s:g} s"
+    is_cut_off = isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
+    is_no_tls = isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
+    if url.is_encrypted and (is_cut_off or is_no_tls):
+        return "the server ends the connection when TLS is begun: is this its port for TLS?"
+    return failure_text(error)

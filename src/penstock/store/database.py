@@ -474,8 +474,8 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
         if is_machine_failure(error):
             raise _not_opened(path, error) from error
         raise StoreError(
-            f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
-            " the broker may write, or that it may make: choose another with --data-dir"
+            f"the directory {data_dir} cannot be used: {error.strerror}; choose one that this user"
+            " may write, or make"
         ) from error
     return kind(database, data_dir, names)
 
@@ -634,5 +634,5 @@ def _not_opened(path: Path, error: Exception) -> StoreError:
 
 def _in_use(data_dir: Path) -> StoreLocked:
     return StoreLocked(
-        f"the store in {data_dir} is in use by another process: stop it, or use another --data-dir"
+        f"the store in {data_dir} is in use by another process: stop it, or use another directory"
     )

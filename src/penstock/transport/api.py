@@ -3,6 +3,8 @@ that uses it (``Endpoint``)."""
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -81,3 +83,10 @@ class Endpoint(Protocol):
 
 Accept = Callable[[Wire], Endpoint]
 """Return the endpoint of a new connection that speaks MQTT."""
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the words of an error of a socket, without the number of the system."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    return str(error) or type(error).__name__

@@ -14,7 +14,7 @@ from typing import Final, cast, final
 
 from penstock.engine.limits import FREE_BYTES
 from penstock.transport.admission import ConnectionSlot
-from penstock.transport.api import Accept, ClientCertificate, Endpoint
+from penstock.transport.api import Accept, ClientCertificate, Endpoint, failure_text
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
 
@@ -91,7 +91,9 @@ class SocketWire(StreamWire):
         if self._slot is not None:
             self._slot.release()
         if endpoint is not None:
-            endpoint.connection_lost("connection closed by the peer" if exc is None else str(exc))
+            endpoint.connection_lost(
+                "connection closed by the peer" if exc is None else failure_text(exc)
+            )
 
     # -- the wire ----------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ async def test_each_change_is_told(shared_broker: Broker, name: str) -> None:
     assert attempts == [1, *range(1, len(attempts))]
     waiting = stati.of("waiting")
     assert all(status.pause_s > 0 and status.error for status in waiting)
-    assert "Connect call failed" in waiting[-1].error
+    assert "Connection refused" in waiting[-1].error
     assert all(status.url.endswith(f":{proxy.address[1]}") for status in stati.all)
 
 

@@ -45,6 +45,19 @@ def url_of(broker: Broker, scheme: str) -> str:
     return url.replace("127.0.0.1", "localhost") if scheme in ("mqtts", "wss") else url
 
 
+@pytest.mark.parametrize("scheme", ["mqtts", "wss"])
+async def test_tls_at_a_port_without_it_says_so(broker: Broker, scheme: str) -> None:
+    """It said "no answer for 10 s" after half a second."""
+    plain = url_of(broker, "mqtt").partition("://")[2]
+    with pytest.raises(ConnectFailed, match="is this its port for TLS"):
+        await Client(f"{scheme}://{plain}").open()
+
+
+async def test_an_address_where_nothing_listens_is_told_in_words() -> None:
+    with pytest.raises(ConnectFailed, match=r"mqtt://127\.0\.0\.1:1: Connection refused$"):
+        await Client("mqtt://127.0.0.1:1").open()
+
+
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws", "wss", "unix"])
 async def test_messages_travel_both_ways(
     broker: Broker, authority: Authority, name: str, scheme: str

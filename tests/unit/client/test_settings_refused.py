@@ -7,12 +7,28 @@ from typing import Any
 import pytest
 
 from penstock import Client
-from penstock.client.options import Settings
+from penstock.client.options import Options, Settings
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Will
 from tests.support.scripted_server import NOBODY
 
 TOO_LONG = "x" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("will", ("a", "b"), r"will is \('a', 'b'\), and must be a Will, such as"),
+        ("tls", "ca.pem", "tls is 'ca.pem', and must be a TlsFiles"),
+        ("password", 7, "password is 7, and must be text or bytes"),
+        ("keep_alive_s", "60", "keep_alive_s is '60', and must be a number"),
+    ],
+)
+def test_a_setting_of_another_kind_is_one_sentence(name: str, value: object, said: str) -> None:
+    """``will=("a", "b")`` was an AttributeError."""
+    wrong: Any = {name: value}
+    with pytest.raises(ConfigError, match=said):
+        Options(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,12 @@ def test_a_refusal_ends_it_with_the_servers_words() -> None:
     assert (rig.ends, rig.told) == (1, [])
 
 
+def test_a_reason_that_only_repeats_the_code_is_told_once() -> None:
+    rig = Rig()
+    rig.says(Connack(0x86, False, Properties(reason_string="bad user name or password")))
+    assert rig.connection.close_reason == "the server refused: bad user name or password"
+
+
 def test_a_server_that_does_not_answer_is_given_up() -> None:
     rig = Rig()
     assert rig.connection.deadline_s() == 110.0

@@ -487,6 +487,7 @@ class ClientConnection(Connection):
 def _reason_text(code: int, properties: Properties | None) -> str:
     """Return the name of a reason code, with the server's reason string if there is one."""
     name = reasons.name_of(code)
-    if properties is not None and properties.reason_string:
-        return f"{name}: {properties.reason_string[:REASON_CHARACTERS_MAX]}"
-    return name
+    if properties is None or not properties.reason_string:
+        return name
+    told = properties.reason_string[:REASON_CHARACTERS_MAX]
+    return told if told.startswith(name) else f"{name}: {told}"
