@@ -62,6 +62,10 @@ from penstock.protocol.properties import Properties, encode_properties
 from penstock.runtime.dialler import with_established_mark
 from penstock.store.rocks import RocksStore
 
+_UNKNOWN_SUBSCRIPTIONS: Final = (
+    "subscriptions of sessions that have none in the database (Mosquitto saves none to $share/…:"
+    " their clients must subscribe again), sessions"
+)
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
 _COMMIT_CLIENTS: Final = 1000
 _COPIES_BYTES_MIN: Final = 64 * 1024 * 1024
@@ -310,6 +314,8 @@ class _SessionImporter:
 
     def _subscribe(self, session: Session, client: StoredClient) -> None:
         batch = self._server.context.batch
+        if not client.subscriptions:  # Mosquitto's database has none with $share
+            self._omitted[_UNKNOWN_SUBSCRIPTIONS] += 1
         for stored in client.subscriptions:
             name = stored.topic_filter
             is_valid = is_topic_filter(
