@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,6 +25,7 @@ SERVICE_S: Final = 5.0
 """How long the stream service may be unreachable, in seconds."""
 
 _OTHER_COLUMNS: Final = ("at", "client", "n")  # fields that are not shown as details
+_DROPS: Final = ("dropped", "expired")
 _FIRST_DETAILS: Final = ("act", "reason")
 
 
@@ -72,7 +74,29 @@ def events(
     if as_json:
         print_objects(event.entry for event in ordered)
     else:
-        print_table(("time", "event", "client", "details"), _rows(ordered))
+        print_table(("time", "event", "client", "details"), _rows(group_drops(ordered)))
+
+
+def group_drops(ordered: Sequence[EventRow]) -> list[EventRow]:
+    """Return the events with the drops of one client for one reason as one, at the time of the last
+    of them, until another event of the client; a client that reads too slowly has thousands."""
+    rows: dict[int, EventRow] = {}
+    open_groups: dict[str, int] = {}  # by client, the number of its latest row
+    for number, event in enumerate(ordered):
+        before = rows.get(open_groups.get(event.client, -1))
+        fields = event.fields
+        if event.kind in _DROPS and before is not None and _is_same_drop(before, event):
+            del rows[open_groups[event.client]]
+            since = before.fields.get("since", utc_text(before.at_us))
+            messages = before.fields["messages"] + fields["messages"]
+            fields = fields | {"messages": messages, "since": since}
+        rows[number] = replace(event, fields=fields)
+        open_groups[event.client] = number
+    return list(rows.values())
+
+
+def _is_same_drop(one: EventRow, other: EventRow) -> bool:
+    return one.kind == other.kind and one.fields.get("reason") == other.fields.get("reason")
 
 
 def _rows(events: list[EventRow]) -> Iterator[tuple[str, ...]]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment
@@ -21,6 +22,9 @@ from rich.text import Text
 from penstock.cli.table_lines import row_lines
 from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import for_terminal, raw_stream
+
+FOLDED_MIN: Final = 16
+"""Characters to which a long cell may be folded so that a table fits the terminal."""
 
 
 @final
@@ -71,12 +75,27 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         for line in row_lines([names], cells):
             print(line)
         return
+    shown = columns_that_fit(names, cells, screen.width)
     listing = Table(box=None, pad_edge=False)
-    for name in names:
+    for name in names[:shown]:
         listing.add_column(name, overflow="fold")
     for row in cells:
-        listing.add_row(*row)
+        listing.add_row(*row[:shown])
     screen.print(listing)
+    if shown < len(names):
+        print(f"Not shown, for want of width: {', '.join(names[shown:])}; a pipe has all columns.")
+
+
+def columns_that_fit(names: list[str], cells: list[list[str]], width: int) -> int:
+    """Return how many of the columns fit in ``width`` characters, at least two; a cell that is
+    longer than ``FOLDED_MIN`` characters may be folded to that."""
+    left = width
+    for number, name in enumerate(names):
+        longest = max((cell_len(row[number]) for row in cells), default=0)
+        left -= max(len(name), min(longest, FOLDED_MIN)) + (2 if number else 0)
+        if left < 0:
+            return max(number, 2)
+    return len(names)
 
 
 def print_heading(text: str) -> None:
