@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.spark.contents import newest_rows, read_contents, read_landed_end, read_table
 from penstock.spark.jobs.landing import Landing
+from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.settings import LandingSettings
 from tests.spark.log_writer import LogWriter
@@ -101,12 +102,12 @@ def test_a_second_job_with_the_same_checkpoint_is_refused(
     log: LogWriter, settings: LandingSettings, land: Land, spark: SparkSession
 ) -> None:
     log.append(1)
-    refused: list[ConfigError] = []
+    refused: list[JobRunning] = []
 
     def open_spark(*_: object) -> AbstractContextManager[SparkSession]:
         try:
             land(settings)
-        except ConfigError as error:
+        except JobRunning as error:
             refused.append(error)
         return contextlib.nullcontext(spark.newSession())
 
