@@ -26,6 +26,7 @@ from penstock.protocol.packets import Subscription
 from penstock.store.memory import MemoryStore
 
 OTHER_VALUES: dict[str, Any] = {
+    "control_characters_in_topics": False,
     "mqueue_overflow": "spill",
     "mqueue_priorities": {"alarm/#": 7},
     "mqueue_store_qos0": False,
