@@ -122,7 +122,7 @@ def test_all_users_come_back_while_others_guess(tmp_path: Path) -> None:
     settings = {
         "access.password_file": tmp_path / "passwords",
         "access.ban_exempt": "[]",
-        "listener.max_connections": 2 * USERS,  # connections that are closing count, too
+        "listener.max_connections": 10 * USERS,  # those that are closing, and guesses, count, too
     }
     try:
         with running_broker(tmp_path, settings) as broker:

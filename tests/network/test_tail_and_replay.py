@@ -214,8 +214,9 @@ async def test_a_replay_that_is_interrupted_waits_for_acknowledgements(
         commands[0].ask_to_end()
         return b""
 
-    def acknowledge(_: Seen) -> bytes:
-        return encode(Puback(held[0].packet_id), V5) + encode(Pingresp(), V5)
+    def acknowledge(_: Seen) -> bytes:  # a busy machine may ping before it publishes
+        acknowledged = encode(Puback(held[0].packet_id), V5) if held else b""
+        return acknowledged + encode(Pingresp(), V5)
 
     answer = only_to(PUBLISH, interrupt, only_to(PINGREQ, acknowledge))
     async with FakeServer(answer) as target:

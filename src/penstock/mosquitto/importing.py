@@ -29,7 +29,7 @@ from penstock.errors import ConfigError
 from penstock.mosquitto.configuration import Configuration, read_configuration
 from penstock.mosquitto.database import Snapshot, read_database
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings
-from penstock.mosquitto.sessions import import_sessions
+from penstock.mosquitto.sessions import WITHOUT_SUBSCRIPTIONS, import_sessions
 from penstock.mosquitto.translation import Translation
 from penstock.mosquitto.users import ACCESS_LIST_FILE, USERS_FILE
 
@@ -312,7 +312,13 @@ def _make_store(
     for kind, count in imported.imported.items():
         findings.note(TAKEN, "", f"{kind}: {count:,}", f"in the store in {data_dir}.")
     for kind, count in imported.omitted.items():
-        if count:
+        if count and kind == WITHOUT_SUBSCRIPTIONS:
+            explanation = (
+                "Clients that only publish have none. Mosquitto does not save those to $share/…:"
+                " clients that had one must subscribe again."
+            )
+            findings.note(DIFFERS, "", f"{kind}: {count:,}", explanation)
+        elif count:
             findings.note(MISSING, "", f"{kind}: {count:,}", "They are not in the store.")
 
 

@@ -62,10 +62,9 @@ from penstock.protocol.properties import Properties, encode_properties
 from penstock.runtime.dialler import with_established_mark
 from penstock.store.rocks import RocksStore
 
-_UNKNOWN_SUBSCRIPTIONS: Final = (
-    "subscriptions of sessions that have none in the database (Mosquitto saves none to $share/…:"
-    " their clients must subscribe again), sessions"
-)
+WITHOUT_SUBSCRIPTIONS: Final = "sessions without subscriptions in the database"
+"""A reason of ``ImportedSessions.omitted``; the sessions themselves are imported."""
+
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
 _COMMIT_CLIENTS: Final = 1000
 _COPIES_BYTES_MIN: Final = 64 * 1024 * 1024
@@ -315,7 +314,7 @@ class _SessionImporter:
     def _subscribe(self, session: Session, client: StoredClient) -> None:
         batch = self._server.context.batch
         if not client.subscriptions:  # Mosquitto's database has none with $share
-            self._omitted[_UNKNOWN_SUBSCRIPTIONS] += 1
+            self._omitted[WITHOUT_SUBSCRIPTIONS] += 1
         for stored in client.subscriptions:
             name = stored.topic_filter
             is_valid = is_topic_filter(

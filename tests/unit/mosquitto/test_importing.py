@@ -133,7 +133,7 @@ def test_what_did_not_come_over_is_counted_in_the_report(wanted: ImportRequest) 
         "sessions, expired: 1",
         "messages for sessions, expired: 1",
         "messages without PUBREC, which their clients send again: 1",
-        f"{sessions._UNKNOWN_SUBSCRIPTIONS}: 1",
+        f"{sessions.WITHOUT_SUBSCRIPTIONS}: 1",
     ):
         assert f"  {line}\n" in report, line
 
