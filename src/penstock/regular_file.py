@@ -27,15 +27,28 @@ def read_regular(path: str | Path, bytes_max: int = BYTES_MAX) -> bytes:
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        _refuse_irregular(path, os.fstat(fd).st_mode)
         content = file.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise OSError(errno.EFBIG, f"it is larger than {bytes_max:,} bytes", str(path))
     return content
+
+
+def regular(path: str | Path) -> str:
+    """Return the name of a regular file, for a library that opens files by their names.
+
+    Raises:
+        OSError: the file cannot be examined, or is not a regular file.
+    """
+    _refuse_irregular(path, Path(path).stat().st_mode)
+    return str(path)
+
+
+def _refuse_irregular(path: str | Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def file_version(name: str) -> FileVersion | None:

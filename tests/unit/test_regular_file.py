@@ -8,17 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from penstock.app.composing import login_method
 from penstock.auth.files import read_passwords
 from penstock.auth.json_web_tokens import KeySet
 from penstock.cluster import etcd_client, nats_login
+from penstock.config.address import Address
 from penstock.config.admin import Admin
+from penstock.config.listener import Listener
+from penstock.config.load import load_settings
 from penstock.decoding.files import read_file
 from penstock.errors import ConfigError
 from penstock.mosquitto.configuration import read_text
 from penstock.mosquitto.database import read_database
 from penstock.regular_file import file_version, read_regular
 from penstock.services.admin_process import file_versions
-from penstock.transport.tls import read_authorities, read_pair
+from penstock.transport.dialling import TlsFiles
+from penstock.transport.tls import Certificates, read_authorities, read_pair
+
+
+def listener(path: Path) -> Listener:
+    return Listener(kind="tls", bind=Address("127.0.0.1", 0), certificate=str(path), key=str(path))
+
 
 READERS: dict[str, Callable[[Path], object]] = {
     "passwords": read_passwords,
@@ -30,6 +40,14 @@ READERS: dict[str, Callable[[Path], object]] = {
     "Mosquitto's database": read_database,
     "certificate": lambda path: read_pair(path, path),
     "authorities": read_authorities,
+    "certificate of a listener": lambda path: Certificates("main", listener(path)),
+    "certificate of a bridge": lambda path: TlsFiles(certificate=str(path)).context("b"),
+    "authorities of a bridge": lambda path: TlsFiles(ca=str(path)).context("b"),
+    "authorities of a service": lambda path: login_method(
+        load_settings(
+            None, {"http_login.url": "https://localhost", "http_login.ca_file": str(path)}, {}
+        )
+    ),
 }
 
 

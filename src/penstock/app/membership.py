@@ -184,9 +184,7 @@ class RunningMember:
         while True:
             term, is_given_up = 0, False
             try:
-                opener = await loop.run_in_executor(None, self._member.follow)
-                self._disk.end()
-                return opener
+                return await loop.run_in_executor(None, self._member.follow)
             except StoreFailed as error:
                 if await loop.run_in_executor(None, self._disk.find_fault) is None:
                     raise

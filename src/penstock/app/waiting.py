@@ -39,6 +39,10 @@ from penstock.version import __version__, build_kind
 logger = get_logger(__name__)
 
 
+STEADY_S: Final = 60.0
+"""Seconds after which an attempt has succeeded, if nothing failed until then."""
+
+
 @final
 class DiskWait:
     """Waits until a store that could not be opened or written may be tried again.
@@ -47,6 +51,9 @@ class DiskWait:
         data_dir: the data directory.
         wait_s_max: how long to wait in all, in seconds.
 
+    A failure within ``STEADY_S`` of an attempt belongs to the outage before; a later one begins
+    another, which has the whole time again.
+
     Attributes:
         failure: a sentence with the fault and the remedy while it waits; else empty.
     """
@@ -54,10 +61,17 @@ class DiskWait:
     def __init__(self, data_dir: Path, wait_s_max: float) -> None:
         self.failure = ""
         self._data_dir = data_dir
-        self._ends_s = 0.0
         self._wait_s_max = wait_s_max
+        self._tried_s = float("-inf")  # when the last attempt began
+        self._ends_s = 0.0
         self._pause_s = RETRY_S_FIRST
+        self._told = ""
         self._stopped = asyncio.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether ``stop`` was called."""
+        return self._stopped.is_set()
 
     def stop(self) -> None:
         """Make the waiting return False."""
@@ -81,12 +95,14 @@ class DiskWait:
             StoreFailed: the time is over; ``failure`` itself.
         """
         loop = asyncio.get_running_loop()
-        if not self._ends_s:
+        if time.monotonic() > self._tried_s + STEADY_S:
             self._ends_s = time.monotonic() + self._wait_s_max
+            self._pause_s, self._told = RETRY_S_FIRST, ""
         has_paused = False
         while True:
             fault = await loop.run_in_executor(None, self.find_fault)
             if fault is None and has_paused:
+                self.failure, self._tried_s = "", time.monotonic()
                 return True
             self._tell(str(fault or failure))
             if time.monotonic() >= self._ends_s:
@@ -98,16 +114,10 @@ class DiskWait:
             self._pause_s = min(2 * self._pause_s, RETRY_S_LAST)
             has_paused = True
 
-    def end(self) -> None:
-        """Note that the attempt has succeeded."""
-        if self.failure:
-            logger.warning("the store can be opened: no acknowledged message was lost")
-        self.failure = ""
-        self._ends_s, self._pause_s = 0.0, RETRY_S_FIRST
-
     def _tell(self, failure: str) -> None:
-        if failure != self.failure:
-            self.failure = failure
+        self.failure = failure
+        if failure != self._told:
+            self._told = failure
             logger.error("%s. Until then no client is served", Sentence(failure))
 
 
@@ -143,19 +153,23 @@ async def open_patiently(
     _Answers(waiting, (children.samples, parts.certificates.samples)).serve_on(control)
     await control.open()
     children.start_admin()
+    store: Store | None = None
     try:
         with parts.manager.extending_timeout("waiting for the disk"):
-            while await waiting.wait(failure):
+            while store is None and await waiting.wait(failure):
                 try:
                     store = await loop.run_in_executor(None, open_store)
                 except StoreFailed as error:
                     failure = error
-                else:
-                    waiting.end()
-                    return store
     finally:
         await control.close()
-    return None
+    if store is None:
+        return None
+    if waiting.is_stopped:  # while the store was opened
+        store.close()
+        return None
+    logger.warning("the store can be opened: no acknowledged message was lost")
+    return store
 
 
 @final

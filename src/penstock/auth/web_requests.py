@@ -30,6 +30,8 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.response import HTTPResponse
 
+from penstock.regular_file import regular
+
 BODY_BYTES_MAX: Final = 1_048_576
 REQUESTS_MAX: Final = 16
 """Requests to one service at the same time, unless the caller says otherwise."""
@@ -93,7 +95,7 @@ class WebService:
         host = parts.hostname or ""
         self._pool: urllib3.HTTPConnectionPool
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=ca_file or None)
+            context = ssl.create_default_context(cafile=regular(ca_file) if ca_file else None)
             self._pool = urllib3.HTTPSConnectionPool(
                 host, parts.port, maxsize=requests_max, ssl_context=context
             )

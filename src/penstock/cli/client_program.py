@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 CONNECT_S_MAX: Final = 5.0
 """Longest time in seconds to connect, and then for the answer to CONNECT."""
 
+WHY_SILENT: Final = (
+    "it hangs (a disk that does not answer, SIGSTOP), has too much to do, or is no MQTT broker:"
+    " look at its log"
+)
+"""Why a broker does not answer CONNECT, and what to do."""
+
 _PRINTED_PAUSE_S_MIN: Final = 0.5
 
 
@@ -124,10 +130,7 @@ def _advice(error: ConnectFailed) -> str:
         case reasons.SUCCESS if "certificate" in error.message.lower():
             return "--cafile names the authorities to trust"
         case reasons.SUCCESS if "no answer to CONNECT" in error.message:
-            return (
-                "it hangs (a disk that does not answer, SIGSTOP), has too much to do, or is no MQTT"
-                " broker: look at its log"
-            )
+            return WHY_SILENT
         case _:
             return "give the broker's address with -h and -p, or -L"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from rich.table import Table
 
+from penstock.cli.client_program import CONNECT_S_MAX, WHY_SILENT
 from penstock.cli.screen import Screen, print_objects
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.config.address import Address
 
 _PIPE_WIDTH: Final = 160
-_CONNECT_S_MAX: Final = 5.0  # to connect, and then for the answer to CONNECT
 _READ_BYTES: Final = 65_536
 _VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
 _ROUNDS_MAX: Final = 2  # the first may have begun before we subscribed
@@ -100,7 +100,7 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
     """
     ends_s = time.monotonic() + timeout_s
     try:
-        limit_s = min(timeout_s, _CONNECT_S_MAX)
+        limit_s = min(timeout_s, CONNECT_S_MAX)
         connection = socket.create_connection((address.host, address.port), limit_s)
     except OSError as error:
         raise ConfigError(
@@ -197,10 +197,7 @@ def _read_packets(connection: socket.socket, first_s: float, ends_s: float) -> I
             data = connection.recv(_READ_BYTES)
         except TimeoutError:
             if is_first:
-                raise FlowUnavailable(
-                    "the broker does not answer CONNECT: it hangs (a disk that does not answer,"
-                    " SIGSTOP), has too much to do, or is no MQTT broker; look at its log"
-                ) from None
+                raise FlowUnavailable(f"the broker does not answer CONNECT; {WHY_SILENT}") from None
             raise FlowUnavailable(
                 "the broker reported nothing in time: its status.sys_interval_s may be 0, or more"
                 " than --timeout"

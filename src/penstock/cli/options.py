@@ -17,6 +17,13 @@ ConfigFile = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the broker's log and state.")
 ]
+EscapeFormulas = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas",
+        help="In CSV put ' before text that a spreadsheet takes for a formula: = + - @.",
+    ),
+]
 
 
 def check_topic(topic: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.damaged_log import SkipDamaged, damage_handler
 from penstock.cli.option_groups import expand_option_groups
-from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.options import ConfigFile, DataDir, EscapeFormulas
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
@@ -47,13 +47,7 @@ def sql(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    escape_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--escape-formulas",
-            help="In CSV put ' before text that a spreadsheet takes for a formula: = + - @.",
-        ),
-    ] = False,
+    escape_formulas: EscapeFormulas = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print to standard error what was read of the log.")

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.log_options import LogOptions
 from penstock.cli.option_groups import expand_option_groups
+from penstock.cli.options import EscapeFormulas
 from penstock.cli.printing import PrintOptions
 from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.errors import ConfigError
@@ -48,13 +49,7 @@ def tail(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    escape_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--escape-formulas",
-            help="In CSV put ' before text that a spreadsheet takes for a formula: = + - @.",
-        ),
-    ] = False,
+    escape_formulas: EscapeFormulas = False,
     access: StreamCredentialOptions,
 ) -> None:
     """Print messages of the log, by time, offset and topic."""

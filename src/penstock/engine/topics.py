@@ -19,27 +19,31 @@ FLOW_TOPIC: Final = "$penstock/flow"
 TOPIC_BYTES_MAX: Final = 65535
 
 
-def is_topic_name(topic: str, levels_max: int) -> bool:
+def is_topic_name(topic: str, levels_max: int, accepts_controls: bool = True) -> bool:
     """Return whether ``topic`` is a valid topic name: not empty, no wildcard, at most
-    ``levels_max`` levels.
+    ``levels_max`` levels, and no control characters unless they are accepted.
 
     The decoder has checked that it is well-formed UTF-8 without U+0000.
     """
+    if not accepts_controls and _has_controls(topic):
+        return False
     if not topic or "+" in topic or "#" in topic:  # [MQTT-4.7.3-1] [MQTT-3.3.2-2]
         return False
     return topic.count("/") < levels_max
 
 
-def has_control_characters(text: str) -> bool:
+def _has_controls(text: str) -> bool:
     """Return whether ``text`` has a control character, U+0001 to U+001F or U+007F to U+009F."""
     if text.isprintable():
         return False
     return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
 
 
-def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
+def is_topic_filter(topic_filter: str, levels_max: int, accepts_controls: bool = True) -> bool:
     """Return whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2], with at most
-    ``levels_max`` levels."""
+    ``levels_max`` levels, and without control characters unless they are accepted."""
+    if not accepts_controls and _has_controls(topic_filter):
+        return False
     if not topic_filter or topic_filter.count("/") >= levels_max:
         return False
     if "+" not in topic_filter and "#" not in topic_filter:

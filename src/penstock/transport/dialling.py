@@ -18,6 +18,7 @@ from typing import Final
 from penstock.config.address import SocketFile
 from penstock.config.remote_url import RemoteUrl
 from penstock.errors import ConfigError
+from penstock.regular_file import regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import Accept
 from penstock.transport.happy_eyeballs import connect
@@ -59,11 +60,13 @@ class TlsFiles:
             ConfigError: a file cannot be read, or is malformed.
         """
         try:
-            context = ssl.create_default_context(cafile=self.ca or None)
+            context = ssl.create_default_context(cafile=regular(self.ca) if self.ca else None)
             context.check_hostname = self.check_host_name
             if self.certificate:
                 key = self.key or self.certificate
-                context.load_cert_chain(self.certificate, key, password=_no_password)
+                context.load_cert_chain(
+                    regular(self.certificate), regular(key), password=_no_password
+                )
             if self.alpn:
                 context.set_alpn_protocols([_ALPN])
             send_alerts(context)

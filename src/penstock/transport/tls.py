@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from penstock.errors import ConfigError
-from penstock.regular_file import FileVersion, file_version, read_regular
+from penstock.regular_file import FileVersion, file_version, read_regular, regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
 
@@ -117,7 +117,7 @@ class Certificates:
         send_alerts(context)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         try:
-            context.load_cert_chain(certificate, key, password=_no_password)
+            context.load_cert_chain(regular(certificate), regular(key), password=_no_password)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"listener {self._name}: the certificate {certificate} with the key {key} cannot"
@@ -125,7 +125,7 @@ class Certificates:
             ) from error
         if settings.client_ca:
             try:
-                context.load_verify_locations(settings.client_ca)
+                context.load_verify_locations(regular(settings.client_ca))
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"listener {self._name}: the client_ca {settings.client_ca} cannot be used:"
@@ -141,7 +141,7 @@ class Certificates:
         """Refuse the certificates that the revocation lists name."""
         file = self._settings.crl
         try:
-            context.load_verify_locations(file)
+            context.load_verify_locations(regular(file))
             mistake = "" if context.cert_store_stats()["crl"] else "it contains no revocation list"
         except (OSError, ValueError) as error:
             mistake = _reason(error)

@@ -25,7 +25,7 @@ ALL = StreamDefinition(name="messages", topic_filters=("#",))
 CHUNKS, ROWS, LONG = 20, 50, ("t" * 60_000,)  # more than the buffers of a connection hold
 
 
-PATIENCE_S, LATE_S_MAX = 3.0, 6.0
+PATIENCE_S, LATE_S_MAX = 3.0, 15.0  # far from the 26 and 40 s that it took
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_call_of_a_service_that_hangs_waits_no_longer_than_it_says(
         os.kill(service.pid, signal.SIGSTOP)
         took_s, told_s = waited_s(lambda: client.offsets("messages"))
     assert PATIENCE_S <= took_s < PATIENCE_S + LATE_S_MAX
-    assert abs(told_s - took_s) < 2
+    assert took_s - 5 < told_s <= took_s + 1
 
 
 def test_a_range_is_not_asked_of_a_service_that_hangs(
@@ -86,7 +86,7 @@ def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
         os.kill(service.pid, signal.SIGSTOP)  # connected, and silent
         took_s, told_s = waited_s(lambda: deque(rows, maxlen=0))
     assert took_s < 3 * PATIENCE_S + LATE_S_MAX
-    assert abs(told_s - took_s) < 2
+    assert took_s - 5 < told_s <= took_s + 1
 
 
 def test_a_stranger_that_listens_and_says_nothing_is_suspected(

@@ -14,7 +14,6 @@ from penstock.engine.message import Message, is_utf8
 from penstock.engine.options import ServerOptions
 from penstock.engine.publishing.producers import SEQUENCE
 from penstock.engine.topics import (
-    has_control_characters,
     is_bridge_state,
     is_system_topic,
     is_topic_name,
@@ -107,10 +106,8 @@ def _refusal_of_will(will: Will, limits: EngineLimits, options: ServerOptions) -
     unavailable = limits.offers.refusal(will.qos, will.retain)
     if unavailable != reasons.SUCCESS:
         return Refusal(unavailable, "its will; maximum_qos or retain_available of the listener")
-    is_valid = is_topic_name(will.topic, limits.topic_levels_max)
-    if not limits.control_characters_in_topics and has_control_characters(will.topic):
-        is_valid = False
-    if not is_valid:
+    accepts_controls = limits.control_characters_in_topics
+    if not is_topic_name(will.topic, limits.topic_levels_max, accepts_controls):
         return Refusal(reasons.TOPIC_NAME_INVALID, "that of its will")
     if is_system_topic(will.topic) and not is_bridge_state(will.topic):
         return Refusal(reasons.NOT_AUTHORIZED, "its will is for a topic of the broker's own")

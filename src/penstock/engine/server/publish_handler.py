@@ -51,7 +51,7 @@ from penstock.engine.routing.router import Plan
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
-from penstock.engine.topics import has_control_characters, is_system_topic, is_topic_name
+from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.engine.wire.aliases import InboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_PACKET
@@ -197,10 +197,7 @@ class PublishHandler(BlockedPublisher):
             RemoteProtocolError: 0x90, the topic name is invalid.
         """
         limits = self._limits
-        is_valid = is_topic_name(topic, limits.topic_levels_max)
-        if not limits.control_characters_in_topics and has_control_characters(topic):
-            is_valid = False
-        if not is_valid:
+        if not is_topic_name(topic, limits.topic_levels_max, limits.control_characters_in_topics):
             raise RemoteProtocolError(
                 reasons.TOPIC_NAME_INVALID, f"not a topic name: {quote(topic)}"
             )

@@ -27,7 +27,6 @@ from penstock.engine.reporting.events import SUBSCRIBED, UNSUBSCRIBED
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import (
-    has_control_characters,
     is_events_filter,
     is_share_name,
     is_shared,
@@ -237,9 +236,9 @@ def _subscribe_code(
             return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not is_share_name(share_name(topic_filter)):
             return reasons.TOPIC_FILTER_INVALID
-    if not is_topic_filter(without_share_prefix(topic_filter), limits.topic_levels_max):
-        return reasons.TOPIC_FILTER_INVALID
-    if not limits.control_characters_in_topics and has_control_characters(topic_filter):
+    accepts_controls = limits.control_characters_in_topics
+    bare_filter = without_share_prefix(topic_filter)
+    if not is_topic_filter(bare_filter, limits.topic_levels_max, accepts_controls):
         return reasons.TOPIC_FILTER_INVALID
     is_new = topic_filter not in session.subscriptions
     if is_new and len(session.subscriptions) >= limits.subscriptions_per_session_max:
