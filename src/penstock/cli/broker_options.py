@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 HELP_ONLY_LONG: Final = {"help_option_names": ["--help"]}
 """Typer settings for commands whose ``-h`` is the host and not help."""
 
+CONNECT_S_MAX: Final = 5.0
+"""Longest time in seconds to connect, and then for the answer to CONNECT."""
+
+WHY_SILENT: Final = (
+    "it hangs (a disk that does not answer, SIGSTOP), has too much to do, or is no MQTT broker:"
+    " look at its log"
+)
+"""Why a broker does not answer CONNECT, and what to do."""
+
 _TLS_PORT: Final = 8883
 _PORT: Final = 1883
 _VERSIONS: Final[dict[str, Version]] = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import typer
 
-from penstock.cli.broker_options import BrokerOptions
+from penstock.cli.broker_options import CONNECT_S_MAX, WHY_SILENT, BrokerOptions
 from penstock.cli.connection import Connection
 from penstock.cli.exit_codes import EXIT_FAILED, EXIT_MISTAKE, EXIT_TIMED_OUT, exit_code
 from penstock.errors import ConfigError, ConnectFailed, LocalProtocolError, PenstockError
@@ -28,16 +28,6 @@ from penstock.telemetry.logs import configure_logs, printable
 if TYPE_CHECKING:
     from penstock.client import Client, Status
     from penstock.client.options import Settings
-
-
-CONNECT_S_MAX: Final = 5.0
-"""Longest time in seconds to connect, and then for the answer to CONNECT."""
-
-WHY_SILENT: Final = (
-    "it hangs (a disk that does not answer, SIGSTOP), has too much to do, or is no MQTT broker:"
-    " look at its log"
-)
-"""Why a broker does not answer CONNECT, and what to do."""
 
 _PRINTED_PAUSE_S_MIN: Final = 0.5
 

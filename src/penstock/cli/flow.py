@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from rich.table import Table
 
-from penstock.cli.client_program import CONNECT_S_MAX, WHY_SILENT
+from penstock.cli.broker_options import CONNECT_S_MAX, WHY_SILENT
 from penstock.cli.screen import Screen, print_objects
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
