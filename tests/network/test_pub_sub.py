@@ -114,6 +114,23 @@ def test_without_a_broker_it_says_so_in_one_sentence() -> None:
     assert told.count(b"\n") == 1
 
 
+def test_debug_prints_each_packet_without_payload_and_password(broker: Broker, name: str) -> None:
+    words = ["-t", name, "-q", "1", "-m", "21.5 degrees", "-i", name, "-u", "me", "-P", "unseen"]
+    code, _, told = run("pub", *at(broker), *words, "-d")
+    lines = told.decode().splitlines()
+    packets = [line.split(f"client {name} ")[1] for line in lines if "packet_trace" in line]
+    assert code == 0, told
+    assert [packet.split(" (")[0] for packet in packets] == [
+        "sends CONNECT",
+        "receives CONNACK",
+        "sends PUBLISH",
+        "receives PUBACK",
+        "sends DISCONNECT",
+    ]
+    assert f"'{name}', 12 bytes" in packets[2]
+    assert not {"degrees", "unseen"} & set(told.decode().replace(")", " ").split())
+
+
 def test_a_consumer_that_dies_loses_nothing(broker: Broker, clients: Clients, name: str) -> None:
     subscribed(broker, clients, f"{name}s", name)
     publisher = clients.join(broker, f"{name}p")

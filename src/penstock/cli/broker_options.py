@@ -170,7 +170,9 @@ class BrokerOptions:
     system_authorities: Annotated[
         bool, typer.Option("--tls-use-os-certs", help="TLS with the CAs of the system.")
     ] = False
-    debug: Annotated[bool, typer.Option("-d", "--debug", help="Print debug logs.")] = False
+    debug: Annotated[
+        bool, typer.Option("-d", "--debug", help="Print each packet, and other debug logs.")
+    ] = False
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no errors.")] = False
 
     # -- address -----------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect
 from penstock.protocol.properties import Properties
 from penstock.runtime.driver import Driver
+from penstock.runtime.packet_trace import TracedPeer, TracedWire, is_traced
 from penstock.runtime.peer import Peer
 from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
@@ -366,6 +367,9 @@ class Dialler:
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"
         self._name_connection(self._sent_connect)
+        version, traced = self._sent_connect.version, is_traced()
+        if traced:
+            wire = TracedWire(wire, self._owner, version)
         self.connection = ClientConnection(
             self._server.context,
             self._session,
@@ -379,7 +383,7 @@ class Dialler:
         )
         self.connection.link.counters = self._server.drops.counters_of(self._session.client_id)
         self.peer = self._driver.adopt(wire, self.connection)
-        return self.peer
+        return TracedPeer(self.peer, self._owner, version) if traced else self.peer
 
 
 def _reason_of(error: Exception, url: RemoteUrl, connect_timeout_s: float) -> str:
