@@ -23,7 +23,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.runtime.packet_trace import TracedPeer, TracedWire, packet_line
-from penstock.transport.api import Endpoint
+from penstock.transport.api import ClientCertificate, Endpoint
 
 LOGGER = "penstock.runtime.packet_trace"
 
@@ -64,7 +64,7 @@ class Other:
 
     peer = "127.0.0.1:1883"
     listener = "dialled"
-    certificate = None
+    certificate: ClientCertificate | None = None
 
     def __init__(self) -> None:
         self.given: list[bytes] = []
