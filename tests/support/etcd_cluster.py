@@ -112,10 +112,15 @@ class EtcdCluster(LogServers[EtcdServer]):
         other = next(one for one in self.servers if one is not server and one.is_healthy())
         if server.is_running:
             server.kill()
-        members = _post(other, "/v3/cluster/member/list", {})["members"]
-        for member in members:
-            if server.peer_url in member["peerURLs"]:
+
+        def is_removed() -> bool:
+            members = _post(other, "/v3/cluster/member/list", {}).get("members")
+            found = [one for one in members or () if server.peer_url in one["peerURLs"]]
+            for member in found:
                 _post(other, "/v3/cluster/member/remove", {"ID": member["ID"]})
+            return members is not None and not found
+
+        wait_for("the member to be removed", is_removed)
         wait_for(
             "the member to be added",
             lambda: _post(other, "/v3/cluster/member/add", {"peerURLs": [server.peer_url]}),
@@ -135,11 +140,11 @@ class EtcdCluster(LogServers[EtcdServer]):
 
 
 def _post(server: EtcdServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a server; an empty one where it refuses for now."""
+    """Return the answer of a server; an empty one where it refuses for now, or takes too long."""
     request = urllib.request.Request(f"{server.url}{path}", json.dumps(body).encode())
     try:
         with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
-    except urllib.error.HTTPError:  # for example, the others are not known to be healthy yet
+    except (urllib.error.HTTPError, TimeoutError):  # as when the others are not known to be healthy
         return {}

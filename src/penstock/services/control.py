@@ -105,6 +105,8 @@ class Control:
             self._receive_tasks.discard(task)
             self._answer_tasks.add(task)
             answer = await self._answer_with_signs(line, writer)
+            if writer.transport.is_closing():  # uvloop's raises RuntimeError if it is written to
+                raise ConnectionResetError("the command has ended")
             writer.write(msgspec.json.encode(answer) + b"\n")
             async with asyncio.timeout(SILENCE_S_MAX):  # one that does not read holds no stop up
                 await writer.drain()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
 from penstock.control.metric_requests import Health, ReadHealth
@@ -181,3 +182,41 @@ def test_signs_of_life_do_not_make_a_command_wait_for_ever(tmp_path: Path) -> No
         with pytest.raises(StoreFailed, match=r"did not answer for 0\.3 s"):
             ask(tmp_path, ReadHealth(), Health, 0.3, DEADLINE_S)
         alive.join(DEADLINE_S)
+
+
+def test_who_goes_away_before_the_answer_leaves_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the loop of the broker, whose transports raise RuntimeError when they are closed."""
+    monkeypatch.setattr("penstock.services.control.SIGN_S", 0.01)
+    unhandled: list[dict[str, object]] = []
+
+    async def go_away() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        control = Control(tmp_path)
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def back_up(_: Backup) -> Manifest:
+            begun.set()
+            await may_end.wait()
+            return Manifest("epoch", 0, 5, 1, "now", "0")
+
+        control.on(Backup, back_up)
+        await control.open()
+        with socket.socket(socket.AF_UNIX) as asking, short_socket_path(tmp_path) as path:
+            asking.setblocking(False)
+            await loop.sock_connect(asking, path)
+            await loop.sock_sendall(asking, msgspec.json.encode(Backup("/backup")) + b"\n")
+            await begun.wait()
+        [answering] = control._answer_tasks
+        writer = answering.get_coro().cr_frame.f_locals["writer"]  # type: ignore[union-attr]
+        async with asyncio.timeout(DEADLINE_S):  # a sign of life finds that nobody takes it
+            while not writer.transport.is_closing():  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait((answering,), timeout=DEADLINE_S)
+        await control.close()
+
+    uvloop.run(go_away())
+    assert unhandled == []
