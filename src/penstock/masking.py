@@ -22,7 +22,7 @@ MASK: Final = "********"
 
 _ENDINGS: Final = (
     r"[\w.-]*(?:password|passwd|pwd|secret|token|signature|credential|api[_-]?key|access[_-]?key)"
-    r"|sig"
+    r"|sig|psk"
 )
 _NAME: Final = re.compile(_ENDINGS, re.IGNORECASE)
 _UP_TO_AT: Final = re.compile(r"(?<![^\s'\"])[^\s'\"]*@")

@@ -158,7 +158,14 @@ def context_of(remote: RemoteBroker) -> ssl.SSLContext | None:
     """
     if not remote.is_encrypted:
         return None
-    files = TlsFiles(remote.ca, remote.certificate, remote.key, remote.check_host_name)
+    files = TlsFiles(
+        remote.ca,
+        remote.certificate,
+        remote.key,
+        remote.check_host_name,
+        psk_identity=remote.psk_identity,
+        psk=remote.psk,
+    )
     return files.context(f"bridge {remote.name!r}")
 
 

@@ -170,6 +170,18 @@ class BrokerOptions:
     system_authorities: Annotated[
         bool, typer.Option("--tls-use-os-certs", help="TLS with the CAs of the system.")
     ] = False
+    psk: Annotated[
+        str | None,
+        typer.Option(
+            "--psk",
+            metavar="KEY",
+            help="Pre-shared key in hexadecimal digits; others see it with 'ps'.",
+        ),
+    ] = None
+    psk_identity: Annotated[
+        str | None,
+        typer.Option("--psk-identity", metavar="NAME", help="Its identity; needs Python 3.13."),
+    ] = None
     debug: Annotated[
         bool, typer.Option("-d", "--debug", help="Print each packet, and other debug logs.")
     ] = False
@@ -199,7 +211,7 @@ class BrokerOptions:
         return Url(f"{scheme}://{addresses}", None, None, "")
 
     def _wants_tls(self) -> bool:
-        values = (self.ca_file, self.certificate, self.key, self.alpn)
+        values = (self.ca_file, self.certificate, self.key, self.alpn, self.psk, self.psk_identity)
         has_value = any(value is not None for value in values)
         return self.insecure or self.system_authorities or has_value
 
@@ -246,6 +258,10 @@ class BrokerOptions:
             raise ConfigError(f"{server} speaks no TLS: leave out its options, or say mqtts://")
         if self.alpn not in (None, "mqtt"):
             raise ConfigError("--tls-alpn must be mqtt")
+        if (self.psk is None) != (self.psk_identity is None):
+            raise ConfigError("--psk and --psk-identity belong together")
+        if self.psk is not None and (self.ca_file or self.certificate):
+            raise ConfigError("--psk takes the place of --cafile and --cert: leave those out")
         from penstock.transport.dialling import TlsFiles
 
         return TlsFiles(
@@ -254,4 +270,6 @@ class BrokerOptions:
             key=self.key or "",
             check_host_name=not self.insecure,
             alpn=self.alpn is not None,
+            psk_identity=self.psk_identity or "",
+            psk=self.psk or "",
         )

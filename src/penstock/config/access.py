@@ -70,8 +70,9 @@ class Access(Group):
     )
     """The part of a client's certificate, signed by listener.client_ca, that is its user name:
     "common_name", of which there must be exactly one, or "subject" in the form of RFC 4514, such as
-    CN=meter-7,O=Example. User name and password in CONNECT are ignored then, and the password file
-    need not name these users. Empty: none, and a certificate opens the connection only."""
+    CN=meter-7,O=Example. The identity of a pre-shared key counts as a common name. User name and
+    password in CONNECT are ignored then, and the password file need not name these users. Empty:
+    none, and a certificate opens the connection only."""
 
     @model_validator(mode="after")
     def _delays_grow(self) -> Access:

@@ -148,6 +148,13 @@ class RemoteBroker(Group):
     check_host_name: bool = True
     """Refuse a remote broker whose certificate is for another host, for TLS."""
 
+    psk_identity: str = ""
+    """Identity of the bridge's pre-shared key (TLS-PSK), which takes the place of certificates.
+    Needs Python 3.13. Empty for none."""
+
+    psk: str = Field(default="", repr=False)
+    """The pre-shared key, in hexadecimal digits; it is kept secret as the password is."""
+
     limits: Limits = Limits()
     """Limits of the bridge's session where they differ from [limits]: its window and its queue,
     such as { max_inflight = 100, max_mqueue_len = 1000000, mqueue_overflow = "drop_oldest" }.
@@ -163,10 +170,15 @@ class RemoteBroker(Group):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RemoteBroker:
-        if (self.certificate or self.ca) and not self.is_encrypted:
+        has_files, has_key = self.certificate or self.ca, self.psk or self.psk_identity
+        if (has_files or has_key) and not self.is_encrypted:
             raise ValueError(
-                f"bridge {self.name!r} has certificates, which only mqtts:// and wss:// addresses"
-                " use"
+                f"bridge {self.name!r} has {'certificates' if has_files else 'a pre-shared key'},"
+                " which only mqtts:// and wss:// addresses use"
+            )
+        if has_key and (has_files or not (self.psk and self.psk_identity)):
+            raise ValueError(
+                f"bridge {self.name!r} needs both psk_identity and psk, without certificates"
             )
         if bool(self.certificate) != bool(self.key):
             raise ValueError(f"bridge {self.name!r} needs both certificate and key, or neither")

@@ -58,8 +58,8 @@ class Endpoint(Group):
 
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     """Let clients in without a user name: on addresses that other machines can reach, and where
-    there is an access.password_file. On loopback addresses, on Unix sockets and with a required
-    client certificate they are let in anyway while there is no password file."""
+    there is an access.password_file. On loopback addresses, on Unix sockets, with a required client
+    certificate and with a pre-shared key they are let in anyway while there is no password file."""
 
 
 @takes_effect(NEW_CONNECTIONS)
@@ -140,6 +140,12 @@ class Listener(ConnectionLimits, Endpoint):
     """PEM file of the revocation lists of client_ca: clients whose certificate is on one are
     refused, and all are once the list of their authority has expired. Empty for none."""
 
+    psk_file: str = ""
+    """File with the pre-shared keys of this listener's clients (TLS-PSK), for kinds "tls" and "wss"
+    and instead of certificates: a line identity:key for each client, the key in hexadecimal digits.
+    Needs Python 3.13. With access.identity_from_certificate = "common_name" the identity is the
+    user name. Empty for none."""
+
     certificates_check_s: Annotated[float, AT_ONCE] = Field(default=10.0, ge=0, le=86_400)
     """How often to look whether certificates, keys and revocation lists have changed on disk, in
     seconds. They are read when two looks found the same files. 0 to 86400; 0 waits for a
@@ -181,9 +187,12 @@ class Listener(ConnectionLimits, Endpoint):
     def _mistakes(self) -> Iterator[str]:
         if (self.kind == "unix") != isinstance(self.bind, SocketFile):
             yield f'has kind "{self.kind}"; HOST:PORT is for the others, a path for "unix"'
-        if self.is_encrypted and not (self.certificate and self.key):
+        has_files = self.certificate or self.key or self.client_ca or self.sni
+        if self.psk_file and (has_files or not self.is_encrypted):
+            yield 'has a psk_file, which is for kinds "tls" and "wss" without certificates'
+        if self.is_encrypted and not ((self.certificate and self.key) or self.psk_file):
             yield f'of kind "{self.kind}" needs certificate and key, two PEM files'
-        if not self.is_encrypted and (self.certificate or self.key or self.client_ca or self.sni):
+        if not self.is_encrypted and has_files:
             yield f'of kind "{self.kind}" has a certificate, which only "tls" and "wss" use'
         if self.require_client_certificate and not self.client_ca:
             yield "requires client certificates and needs client_ca, the authorities that sign them"
@@ -197,7 +206,7 @@ class Listener(ConnectionLimits, Endpoint):
     @property
     def key_files(self) -> tuple[str, ...]:
         """The paths of the files with private keys; one is empty where no key is set."""
-        return (self.key, *(certificate.key for certificate in self.sni.values()))
+        return (self.key, self.psk_file, *(one.key for one in self.sni.values()))
 
     @property
     def is_encrypted(self) -> bool:
@@ -207,7 +216,7 @@ class Listener(ConnectionLimits, Endpoint):
     @property
     def is_open(self) -> bool:
         """Return whether other machines can use the listener without proving an identity."""
-        return not (self.bind.is_loopback or self.require_client_certificate)
+        return not (self.bind.is_loopback or self.require_client_certificate or self.psk_file)
 
 
 class OtherListener(Listener):

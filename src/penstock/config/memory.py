@@ -46,6 +46,7 @@ UNBOUNDED: Final = -1
 
 _READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
 _BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's write buffer
+_PSK_BYTES: Final = 16_384  # of the TLS context that each connection with a pre-shared key has
 _CONNECTION_BYTES: Final = 8192  # of an idle connection
 _LOWEST_BYTES: Final = 1_048_576  # no bound is fitted below this
 _LOWEST_CONNECTIONS: Final = 400  # no listener's max_connections is fitted below this
@@ -185,6 +186,7 @@ def _connection_bytes(settings: Settings, listener: MainListener | OtherListener
     early_bytes = min(limits.connect_packet_size_bytes_max, limits.max_packet_size_bytes)
     reading_bytes = max(FREE_BYTES, early_bytes) + _READ_BYTES
     below_bytes = _BELOW_TLS_BYTES if listener.is_encrypted else 0
+    below_bytes += _PSK_BYTES if listener.psk_file else 0
     window_bytes = UNCOUNTED_MAX * (DELIVERY_BYTES + SMALL_BYTES)
     return _CONNECTION_BYTES + reading_bytes + window_bytes + FREE_BYTES + below_bytes
 

@@ -80,11 +80,12 @@ class Settings(Group):
     def _a_listener_asks_for_certificates(self) -> Settings:
         """Refuse user names from certificates where no listener asks for certificates: no client
         would have the user that the access list names."""
-        asking = any(listener.client_ca for listener in self.listener.enabled_listeners())
+        listeners = self.listener.enabled_listeners()
+        asking = any(listener.client_ca or listener.psk_file for listener in listeners)
         if self.access.identity_from_certificate and not asking:
             raise ValueError(
                 "access.identity_from_certificate takes user names from certificates, and no"
-                " listener asks for one: give it client_ca"
+                " listener asks for one: give it client_ca, or psk_file"
             )
         return self
 

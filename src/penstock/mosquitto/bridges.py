@@ -405,8 +405,10 @@ class TranslatedBridge:
             self._set(line, "check_host_name", not value)
 
     def _refuse_pre_shared_key(self, line: Line) -> None:
-        self.omission_reason = "it uses a pre-shared key, which is not supported here."
-        self._findings.add(MISSING, line, "TLS with pre-shared keys is not supported.")
+        self.omission_reason = "it uses a pre-shared key: write it with psk_identity and psk."
+        self._findings.add(
+            MISSING, line, "The bridge's psk_identity and psk say it; they need Python 3.13."
+        )
 
     # -- topics ----------------------------------------------------------------------------
 

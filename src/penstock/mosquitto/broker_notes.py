@@ -98,8 +98,8 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
     "psk_file": (
         MISSING,
         (
-            "TLS with pre-shared keys is not supported: give these clients certificates"
-            " (listener.client_ca) or passwords."
+            "The listeners with pre-shared keys name it, listener.psk_file (docs/listeners.md); it"
+            " needs Python 3.13."
         ),
     ),
     "retain_expiry_interval": (

@@ -327,9 +327,12 @@ class TranslatedListener:
         self._findings.add(
             MISSING,
             line,
-            "TLS with pre-shared keys is not supported: use certificates or passwords.",
+            'The file of keys may be that of listener.psk_file, for kind "tls" (docs/listeners.md);'
+            " it needs Python 3.13.",
         )
-        self.omission_reason = "its clients use a pre-shared key (TLS-PSK)."
+        self.omission_reason = (
+            "its clients use a pre-shared key (TLS-PSK): write it with listener.psk_file."
+        )
 
     def _set_identity_common_name(self, line: Line) -> None:
         self._set_identity(line, "common_name")

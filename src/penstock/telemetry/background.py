@@ -17,7 +17,7 @@ import logging
 import os
 import queue
 import threading
-from typing import Final, final
+from typing import Final, cast, final
 
 LINES_MAX: Final = 10_000
 """Largest number of lines that wait to be written; further lines are lost, and counted."""
@@ -89,12 +89,41 @@ class BackgroundHandler(logging.Handler):
         self._target.close()
 
 
-@final
-class DescriptorHandler(logging.Handler):
-    """Writes lines to a file descriptor.
+class NoLock:
+    """Stands where ``logging`` keeps a handler's lock, and never makes anybody wait.
 
-    The handler has no lock and no buffer, for which an exit would wait while a write is blocked:
-    only one thread may use it.
+    None would do before Python 3.13, whose ``Handler.handle`` enters the lock as it is.
+    """
+
+    def acquire(self) -> bool:
+        """Do nothing."""
+        return True
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _at_fork_reinit(self) -> None:
+        pass
+
+
+class UnlockedHandler(logging.Handler):
+    """The base of handlers without a lock, for which an exit would wait while a write is blocked:
+    only one thread may use them."""
+
+    def createLock(self) -> None:  # noqa: N802 - the name is logging's
+        """Make no lock."""
+        self.lock = cast(threading.RLock, NoLock())
+
+
+@final
+class DescriptorHandler(UnlockedHandler):
+    """Writes lines to a file descriptor, without a buffer.
 
     Args:
         descriptor: an open file descriptor, which is never closed here.
@@ -103,10 +132,6 @@ class DescriptorHandler(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-
-    def createLock(self) -> None:  # noqa: N802 - the name is logging's
-        """Make no lock."""
-        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; a line that cannot be written is lost."""

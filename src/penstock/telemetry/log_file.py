@@ -19,12 +19,14 @@ import stat
 from pathlib import Path
 from typing import Final, final
 
+from penstock.telemetry.background import UnlockedHandler
+
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 @final
-class LogFileHandler(logging.Handler):
-    """Appends lines to a file; only one thread may use it.
+class LogFileHandler(UnlockedHandler):
+    """Appends lines to a file.
 
     Args:
         path: the path of the file.
@@ -47,10 +49,6 @@ class LogFileHandler(logging.Handler):
         self._fallback = fallback
         self._diverted_lines = 0  # written to ``fallback`` since the last line in the file
         self._file = os.open(self._path, _FLAGS, 0o666)
-
-    def createLock(self) -> None:  # noqa: N802 - the name is logging's
-        """Make no lock: see ``DescriptorHandler``."""
-        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line to the file, or to ``fallback`` if that fails."""

@@ -12,12 +12,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """The certificate of a client, verified by TLS against the listener's ``client_ca``.
+    """The certificate of a client, verified by TLS against the listener's ``client_ca``, or the
+    identity of its pre-shared key.
 
     Attributes:
         subject: the distinguished name in the form of RFC 4514, most specific part first:
             ``CN=meter-7,OU=plant,O=Example``.
-        common_name: the subject's CN; empty if the subject has none, or several.
+        common_name: the subject's CN, empty if the subject has none, or several; or the identity of
+            a pre-shared key, which has no subject.
     """
 
     subject: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.config.address import SocketFile
@@ -22,6 +22,7 @@ from penstock.regular_file import regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import Accept
 from penstock.transport.happy_eyeballs import connect
+from penstock.transport.preshared_keys import offer_key
 from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
@@ -42,6 +43,8 @@ class TlsFiles:
             certificate contains it.
         check_host_name: refuse a server whose certificate is for another host.
         alpn: offer the protocol name ``mqtt``, which some servers on port 443 require.
+        psk_identity: our identity, where a pre-shared key takes the place of all certificates.
+        psk: the pre-shared key in hexadecimal digits; needs Python 3.13.
     """
 
     ca: str = ""
@@ -49,6 +52,8 @@ class TlsFiles:
     key: str = ""
     check_host_name: bool = True
     alpn: bool = False
+    psk_identity: str = ""
+    psk: str = field(default="", repr=False)
 
     def context(self, owner: str) -> ssl.SSLContext:
         """Return a TLS context with these files.
@@ -67,6 +72,8 @@ class TlsFiles:
                 context.load_cert_chain(
                     regular(self.certificate), regular(key), password=_no_password
                 )
+            if self.psk or self.psk_identity:
+                offer_key(context, self.psk_identity, self.psk, owner)
             if self.alpn:
                 context.set_alpn_protocols([_ALPN])
             send_alerts(context)

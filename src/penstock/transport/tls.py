@@ -1,4 +1,5 @@
-"""TLS for a listener: its certificates, the client certificates that it accepts, and their reload.
+"""TLS for a listener: its certificates or pre-shared keys, the client certificates that it accepts,
+and their reload.
 
 A TLS context is never changed once connections use it: ``reload`` makes new contexts when a file
 has changed, a reload of all settings makes new ``Certificates``, and only connections accepted from
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -16,6 +18,7 @@ from penstock.errors import ConfigError
 from penstock.regular_file import FileVersion, file_version, read_regular, regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
+from penstock.transport.preshared_keys import KeyFile, PskContext
 
 if TYPE_CHECKING:  # the client library uses this module, and must not import pydantic
     from penstock.config.listener import Listener
@@ -44,7 +47,8 @@ class Certificates:
         settings: the settings of the listener.
 
     Raises:
-        ConfigError: a file cannot be read, or a key does not belong to its certificate.
+        ConfigError: a file cannot be read, a key does not belong to its certificate, or this Python
+            has no pre-shared keys.
     """
 
     def __init__(self, name: str, settings: Listener) -> None:
@@ -52,8 +56,16 @@ class Certificates:
         self._settings = settings
         self._files = self._file_versions()
         self._seen_files = self._files
-        self.context = self._read()
-        """The TLS context for connections accepted from now on."""
+        self._make_context = self._read()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for the connection that is accepted next.
+
+        With certificates it is one for all connections until the files change; with pre-shared keys
+        each connection has its own, which gets to know the client's identity.
+        """
+        return self._make_context()
 
     def reload(self) -> None:
         """Read the files again.
@@ -63,7 +75,7 @@ class Certificates:
                 context stays in use.
         """
         self._files = self._seen_files = self._file_versions()
-        self.context = self._read()
+        self._make_context = self._read()
 
     def reload_if_changed(self) -> bool:
         """Read the files again if they have changed, and have not changed since the last call.
@@ -86,12 +98,16 @@ class Certificates:
     def _file_versions(self) -> list[FileVersion | None]:
         settings = self._settings
         names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
+        names.append(settings.psk_file)
         for pair in settings.sni.values():
             names += [pair.certificate, pair.key]
         return [file_version(name) for name in names]
 
-    def _read(self) -> ssl.SSLContext:
+    def _read(self) -> Callable[[], ssl.SSLContext]:
         settings = self._settings
+        if settings.psk_file:
+            keys = KeyFile(settings.psk_file, f"listener {self._name}")
+            return lambda: keys.context(self._prepare)
         default = self._context(settings.certificate, settings.key)
         if settings.sni:
             by_host = {
@@ -107,15 +123,19 @@ class Certificates:
                     connection.context = context
 
             default.sni_callback = choose
-        return default
+        return lambda: default
+
+    def _prepare(self, context: ssl.SSLContext) -> None:
+        """Set what all contexts of the listener have in common."""
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(_ALPN[self._settings.kind])
+        send_alerts(context)
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
 
     def _context(self, certificate: str, key: str) -> ssl.SSLContext:
         settings = self._settings
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(_ALPN[settings.kind])
-        send_alerts(context)
-        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        self._prepare(context)
         try:
             context.load_cert_chain(regular(certificate), regular(key), password=_no_password)
         except (OSError, ValueError) as error:
@@ -203,7 +223,13 @@ def read_authorities(file: Path) -> bytes:
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """Return the certificate that the client presented and TLS verified; None without one."""
+    """Return the certificate that the client presented and TLS verified; None without one.
+
+    The identity of a pre-shared key is a common name, and has no subject.
+    """
+    context = transport.get_extra_info("sslcontext")
+    if isinstance(context, PskContext) and context.identity is not None:
+        return ClientCertificate("", context.identity)
     found = transport.get_extra_info("peercert")
     if not found:
         return None

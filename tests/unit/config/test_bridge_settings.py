@@ -19,6 +19,8 @@ FORWARDS: Any = ({"topic_filters": ("#",)},)
     [
         ({"ca": "ca.pem"}, "only mqtts:// and wss:// addresses use"),
         ({"addresses": ("mqtts://a",), "certificate": "c.pem"}, "both certificate and key"),
+        ({"psk": "ab" * 16}, "a pre-shared key, which only mqtts://"),
+        ({"addresses": ("mqtts://a",), "psk": "ab" * 16}, "both psk_identity and psk"),
         ({"limits": {"sessions_max": 5}}, "bounds the whole broker"),
         ({"forwards": ({"topic_filters": ("#",), "local_prefix": "a/#"},)}, "beginning of a topic"),
         ({"forwards": ({"topic_filters": ("#",), "local_prefix": "a"},)}, "makes no topic filter"),

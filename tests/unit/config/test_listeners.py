@@ -114,6 +114,8 @@ def test_addresses_of_each_kind() -> None:
         (FILES, 'only "tls" and "wss" use'),
         ({**FILES, "kind": "wss", "require_client_certificate": True}, "needs client_ca"),
         ({"proxy_protocol": "v2"}, "needs proxy_networks"),
+        ({"psk_file": "keys"}, 'is for kinds "tls" and "wss" without certificates'),
+        ({**FILES, "kind": "tls", "psk_file": "keys"}, "without certificates"),
         ({"proxy_networks": ["10.0.0.1/8"]}, "a network such as"),
         ({"mode": "888"}, "three octal digits"),
         ({"path": "mqtt"}, "starts with a slash"),
@@ -143,6 +145,12 @@ def test_client_certificates_let_others_in() -> None:
     """Who must show a certificate is not anonymous."""
     mutual = {**FILES, "kind": "tls", "client_ca": "ca.pem", "require_client_certificate": True}
     settings = settings_with({**SERVICES, **mutual, "bind": "0.0.0.0:8883"})
+    assert not settings.listener.others[0].allow_anonymous
+
+
+def test_pre_shared_keys_let_others_in() -> None:
+    keyed = {"kind": "tls", "psk_file": "keys", "bind": "0.0.0.0:8883"}
+    settings = settings_with({**SERVICES, **keyed})
     assert not settings.listener.others[0].allow_anonymous
 
 

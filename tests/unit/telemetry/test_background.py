@@ -8,9 +8,24 @@ import sys
 import threading
 from pathlib import Path
 
-from penstock.telemetry.background import BackgroundHandler
+from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
+from penstock.telemetry.log_file import LogFileHandler
 from penstock.telemetry.logs import JsonFormatter
 from tests.support.deadline import wait_for
+
+
+def test_python_3_13_may_enter_the_lock_that_handlers_do_not_have(tmp_path: Path) -> None:
+    """Its ``Handler.handle`` does; with None, the thread of the log ended at the first line."""
+    descriptor = os.open(tmp_path / "lines", os.O_WRONLY | os.O_CREAT)
+    handler = DescriptorHandler(descriptor)
+    file = LogFileHandler(str(tmp_path / "file"), 1000, 1, handler)
+    for unlocked in (handler, file):
+        assert unlocked.lock is not None
+        with unlocked.lock, unlocked.lock:  # and who has it holds nobody up
+            unlocked.handle(logging.makeLogRecord({"msg": "a line"}))
+        unlocked.close()
+    os.close(descriptor)
+    assert (tmp_path / "lines").read_text() == (tmp_path / "file").read_text() == "a line\n"
 
 
 def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
