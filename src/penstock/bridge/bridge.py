@@ -31,6 +31,7 @@ from penstock.bridge.plan import (
     remote_subscriptions,
     session_of,
 )
+from penstock.bridge.repeats import REPEATS, WINDOW_S, RepeatDetector
 from penstock.config.bridge import RemoteBroker
 from penstock.config.remote_url import RemoteUrl
 from penstock.control.metric_families import MetricSample
@@ -55,11 +56,12 @@ from penstock.protocol.properties import encode_properties
 from penstock.runtime.dialler import Dialler, with_established_mark
 from penstock.runtime.driver import Driver
 from penstock.runtime.server_addresses import ServerAddresses
-from penstock.telemetry.logs import Sentence, get_logger
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.transport.backoff import Backoff
 
 logger = get_logger(__name__)
 
+_RING_INTERVAL_S: Final = 600.0  # between two warnings of a ring
 _RETRY_S: Final = 0.25  # between two attempts to publish a message that waits for room
 
 
@@ -102,6 +104,9 @@ class Bridge(ClientCallbacks):
         self._incoming = incoming(remote)
         self._subscriptions = remote_subscriptions(self._incoming, self._version)
         self._unanswered: dict[int, str] = {}  # topic filters without SUBACK, by packet identifier
+        self._repeats = RepeatDetector()
+        self._ring_limiter = RepeatLimiter(_RING_INTERVAL_S)
+        self._outgoing.note_uncounted = self._note_uncounted
         self._is_accepted = False  # CONNACK has accepted the present connection
         self._subscribe_error = ""  # the latest subscription that the remote broker refused
         server.router.own_bridge_states.add(bridge_state_topic(remote.name))
@@ -255,11 +260,32 @@ class Bridge(ClientCallbacks):
     def on_message(self, arrival: ReceivedMessage, now: Now) -> None:
         """Publish a message from the remote broker, or queue it if there is no room."""
         self.received += 1
+        if self._version != V5:
+            self._note_uncounted(arrival.topic, arrival.publish.payload)
         if self._blocked_messages or not self._publish(arrival, now):
             if not self._blocked_messages:
                 asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
             self._blocked_messages.append(arrival)
             self._update_reading()
+
+    def _note_uncounted(self, topic: str, payload: bytes) -> None:
+        """Warn if a message without a hop count seems to go round in a ring of brokers."""
+        now_s = asyncio.get_running_loop().time()
+        if self._repeats.note(topic, payload, now_s):
+            warn_limited(
+                logger,
+                self._ring_limiter,
+                now_s,
+                "ring",
+                "bridge %s: the same message of %r passed %d times within %g s: if the brokers are"
+                " bridged in a ring, it goes round for ever, because MQTT %s has nothing to count"
+                " hops in; use version 5, or prefixes that do not match twice (docs/bridges.md)",
+                self.name,
+                topic,
+                REPEATS,
+                WINDOW_S,
+                self._remote.version,
+            )
 
     def _publish_waiting(self) -> None:
         """Publish the waiting messages, in their order, as far as there is room now."""

@@ -13,6 +13,7 @@ messages that it published itself (no local), which ends a loop of two brokers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, final
 
 from penstock.engine.message import Message
@@ -72,6 +73,10 @@ class Forwarding:
         rules: the rules; the first one that matches a topic applies.
         hops_max: a message that has passed this many bridges is not forwarded; 1 or more.
         user_properties: added to each forwarded message, in MQTT 5.
+
+    Attributes:
+        note_uncounted: called with topic and payload of each message that is forwarded without a
+            hop count, before MQTT 5; None if nobody asks.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Forwarding:
         self.packets = 0  # PUBLISH packets that were sent, repeats included
         self.resent = 0  # PUBLISH packets that were repeats
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
+        self.note_uncounted: Callable[[str, bytes], None] | None = None
         self._hops_max = hops_max
         self._user_properties = user_properties
         self._rule_numbers = TopicCache(_TOPICS_MAX)
@@ -128,8 +134,11 @@ class Forwarding:
         properties = b""
         if version == V5:
             properties = self.properties_for(message.properties)
-        elif topic == message.topic:
-            return message
+        else:
+            if self.note_uncounted is not None:
+                self.note_uncounted(message.topic, message.payload)
+            if topic == message.topic:
+                return message
         changed = Message(
             topic,
             message.payload,
