@@ -8,10 +8,12 @@ tenth of the length, a quadratic time falls to a hundredth.
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -135,6 +137,90 @@ def attacks(share: float, directory: Path) -> dict[str, tuple[dict[str, Any], by
         "csv, a million fields": (
             {"kind": "csv", "header": True, "columns": {"a": "int"}},
             b"a" + b"," * int(1_000_000 * share) + b"\n1",
+        ),
+        **text_attacks(share),
+        **expanding_attacks(share),
+    }
+
+
+def text_attacks(share: float) -> dict[str, tuple[dict[str, Any], bytes]]:
+    """Return attacks as ``attacks`` does, on formats that are lines of text."""
+    count = int(1_000_000 * share)
+    columns = {"v": "double"}
+    pairs = b",".join(b"f%d=1" % number for number in range(count // 8))
+    return {
+        "ndjson, empty lines": ({"kind": "ndjson", "columns": columns}, b"\n" * count),
+        "ndjson, one open bracket a line": ({"kind": "ndjson", "columns": columns}, b"[\n" * count),
+        "line protocol, an open text of quotes": (
+            {"kind": "line_protocol", "columns": columns},
+            b'm v="' + b'\\"' * (count // 2),
+        ),
+        "line protocol, escaped blanks": (
+            {"kind": "line_protocol", "columns": columns},
+            b"m" + b"\\ " * (count // 2) + b" v=1",
+        ),
+        "line protocol, many fields": (
+            {"kind": "line_protocol", "columns": columns, "extra": "rest"},
+            b"m " + pairs,
+        ),
+        "k=v, many equals signs": ({"kind": "key_value", "columns": columns}, b"=" * count),
+        "k=v, an open text of quotes": (
+            {"kind": "key_value", "columns": columns},
+            b'v="' + b'\\"' * (count // 2),
+        ),
+        "k=v, blanks": ({"kind": "key_value", "columns": columns}, b"v=1" + b" " * count),
+        "nmea, commas": ({"kind": "nmea", "columns": columns}, b"$GPGGA" + b"," * count + b"*00"),
+        "nmea, dollar signs": ({"kind": "nmea", "columns": columns}, b"$" * count),
+        "senml, base names that grow": (
+            {"kind": "senml", "columns": columns},
+            msgspec.json.encode([{"bn": "x" * 200, "n": "y", "v": 1}] * (count // 250)),
+        ),
+        "senml, a base name of half the payload": (
+            {"kind": "senml", "columns": columns},
+            msgspec.json.encode(
+                [{"bn": "x" * (count // 2), "n": "y", "v": 1}, *[{"v": 1}] * (count // 20)]
+            ),
+        ),
+    }
+
+
+def expanding_attacks(share: float) -> dict[str, tuple[dict[str, Any], bytes]]:
+    """Return attacks as ``attacks`` does, with payloads that become longer as they are decoded."""
+    count = int(1_000_000 * share)
+    columns = {"v": "double"}
+    nested = json.dumps({"v": 1})
+    for _ in range(8):  # each level doubles the backslashes
+        nested = json.dumps({"t": nested})
+    return {
+        "gzip, zeros": (
+            {"kind": "json", "columns": columns, "compression": "gzip"},
+            gzip.compress(bytes(64 * count)),
+        ),
+        "gzip, empty members": (
+            {"kind": "json", "columns": columns, "compression": "gzip"},
+            gzip.compress(b"") * (count // 20),
+        ),
+        "zlib, zeros": (
+            {"kind": "json", "columns": columns, "compression": "auto"},
+            zlib.compress(bytes(64 * count)),
+        ),
+        "json, text in text": (
+            {"kind": "json", "columns": columns, "json_texts": ["$.t"]},
+            nested.encode(),
+        ),
+        "json, lists of many lengths": (
+            {"kind": "json", "columns": columns, "rows_of": "lists"},
+            msgspec.json.encode({f"c{n}": [1] * n for n in range(int(600 * share**0.5))}),
+        ),
+        "json, a list beside many": (
+            {"kind": "json", "columns": columns, "rows_of": "lists"},
+            msgspec.json.encode(
+                {"v": [1] * (count // 10), **{f"c{n}": "x" for n in range(count // 10)}}
+            ),
+        ),
+        "json, keys as rows": (
+            {"kind": "json", "columns": columns, "rows_of": "keys"},
+            msgspec.json.encode({f"k{n}": {"v": n} for n in range(count // 20)}),
         ),
     }
 
