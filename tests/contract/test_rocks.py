@@ -44,10 +44,11 @@ def test_two_stores_have_two_epochs(tmp_path: Path) -> None:
 
 def test_closing_lets_go_of_it_though_the_object_lives(tmp_path: Path) -> None:
     first = RocksStore(tmp_path)
-    first.recover()
+    epoch = first.recover().epoch
     first.read([0])
     first.close()
     second = RocksStore(tmp_path)
+    assert second.recover().epoch == epoch
     second.close()
 
 

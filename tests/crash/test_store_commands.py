@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.store.examination import examine
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S
 from tests.support.fixtures import Clients, running_broker
@@ -166,6 +167,7 @@ def test_a_request_that_cannot_be_met_is_answered_with_a_sentence(
 def test_a_socket_left_by_a_killed_broker_is_replaced(own_broker: Broker, tmp_path: Path) -> None:
     own_broker.restart()
     said("store", "backup", str(tmp_path / "b"), "--data-dir", str(own_broker.data_dir))
+    assert examine(tmp_path / "b").problems == []
 
 
 def test_a_data_directory_with_a_long_path(tmp_path: Path) -> None:
@@ -174,3 +176,4 @@ def test_a_data_directory_with_a_long_path(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     with running_broker(directory) as broker:
         said("store", "backup", str(tmp_path / "b"), "--data-dir", str(broker.data_dir))
+    assert examine(tmp_path / "b").problems == []

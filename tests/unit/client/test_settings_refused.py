@@ -60,8 +60,9 @@ def test_a_will_that_nobody_can_publish(topic: str) -> None:
 
 
 def test_what_connect_can_just_carry() -> None:
-    Client(NOBODY, username="x" * 65_535, will=Will("a", b"x" * 65_535))
-    Client(NOBODY, version="3.1.1", client_id="x" * 65_535)
+    client = Client(NOBODY, username="x" * 65_535, will=Will("a", b"x" * 65_535))
+    assert client.options.username == "x" * 65_535
+    assert Client(NOBODY, version="3.1.1", client_id="x" * 65_535).client_id == "x" * 65_535
 
 
 def test_a_session_that_nobody_could_find_again() -> None:

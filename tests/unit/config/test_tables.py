@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.load import load_settings
+from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
 TABLE = """
@@ -16,10 +17,10 @@ topics = "plant/{line}/temp"
 """
 
 
-def load(tmp_path: Path, text: str) -> None:
+def load(tmp_path: Path, text: str) -> Settings:
     file = tmp_path / "penstock.toml"
     file.write_text(text)
-    load_settings(file, {}, {})
+    return load_settings(file, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -69,4 +70,5 @@ def test_a_directory_may_be_a_file_url(tmp_path: Path) -> None:
 
 
 def test_a_declaration_needs_a_name_and_topics_only(tmp_path: Path) -> None:
-    load(tmp_path, TABLE)
+    [table] = load(tmp_path, TABLE).tables.declared
+    assert (table.name, table.topics, table.format) == ("readings", "plant/{line}/temp", "delta")

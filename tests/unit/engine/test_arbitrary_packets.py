@@ -74,4 +74,6 @@ def test_messages_to_oneself(
     bench.commit()
     line.read()
     bench.restart()
-    bench.join("c", version, durable=True)
+    session = bench.join("c", version, durable=True).session
+    assert session.window_length <= bench.limits.max_inflight
+    assert session.queue_length <= bench.limits.max_mqueue_len

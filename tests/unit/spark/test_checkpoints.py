@@ -41,7 +41,9 @@ def test_another_choice_is_refused_once_batches_were_planned(
 def test_the_order_of_topics_is_no_choice(tmp_path: Path) -> None:
     store_selection(tmp_path, "messages", ("b", "a"))
     plan(tmp_path)
+    before = (tmp_path / SELECTION_NAME).read_bytes()
     store_selection(tmp_path, "messages", ("a", "b", "a"))
+    assert (tmp_path / SELECTION_NAME).read_bytes() == before
 
 
 def test_before_the_first_batch_another_choice_is_free(tmp_path: Path) -> None:

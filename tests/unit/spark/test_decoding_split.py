@@ -143,15 +143,20 @@ def test_a_broken_message_does_not_count_as_landed() -> None:
 
 
 @pytest.mark.parametrize(
-    "decoder",
+    ("decoder", "payload"),
     [
-        {"kind": "json", "columns": {"id": "decimal(20,0)"}},
-        {"kind": "json", "rows_path": "r", "columns": {"id": {"type": "int", "path": "$.id"}}},
-        {"kind": "csv", "rows_max": 1, "columns": {"id": "string"}},
+        ({"kind": "json", "columns": {"id": "decimal(20,0)"}}, b'{"id": 7}'),
+        (
+            {"kind": "json", "rows_path": "r", "columns": {"id": {"type": "int", "path": "$.id"}}},
+            b'{"id": 7, "r": [{}, {}]}',
+        ),
+        ({"kind": "csv", "rows_max": 1, "columns": {"id": "string"}}, b"7"),
     ],
 )
-def test_a_message_has_one_id(decoder: dict[str, Any]) -> None:
-    declared(decoder=decoder, repeats={"column": "id"})
+def test_a_message_has_one_id(decoder: dict[str, Any], payload: bytes) -> None:
+    table = declared(decoder=decoder, repeats={"column": "id"})
+    found = messages(("plant/a/1/temp", payload))
+    assert table.split.message_ids(found).to_pylist() == ["7"]
 
 
 def test_the_id_of_a_message_is_in_its_first_row() -> None:
