@@ -97,6 +97,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.pushdown
 	@$(PY) -m benchmarks.sql
 	@$(PY) -m benchmarks.history
+	@$(PY) -m benchmarks.instructions --record
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py

@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +92,9 @@ class Line:
         yardstick_ms: the processor time of a fixed piece of Python.
         fdatasync_ms: the median time to append and sync 4 KiB.
         note: free text, may be empty.
-        figures: medians by name, in the unit at the end of the name.
+        figures: medians by name, in the unit at the end of the name; counts of
+            ``benchmarks.instructions`` by the name of their path.
+        counted_with: the toolchain of counted instructions; empty if times were measured.
     """
 
     at: str
@@ -104,6 +107,7 @@ class Line:
     fdatasync_ms: float
     note: str
     figures: Mapping[str, float]
+    counted_with: str = ""
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -159,8 +163,10 @@ def figures(seconds: float, repeats: int) -> dict[str, float]:
     return {name: round(statistics.median(values), 2) for name, values in values_by_name.items()}
 
 
-def measure_commit(seconds: float, repeats: int, note: str) -> Line:
-    """Measure the commit that is checked out."""
+def line_of_commit(
+    note: str, measure: Callable[[], Mapping[str, float]], counted_with: str = ""
+) -> Line:
+    """Return the figures that ``measure`` finds for the commit that is checked out."""
     collect_in_portions()  # the garbage collector as in a broker
     load = os.getloadavg()[0]
     commit = _git("rev-parse", "--short=9", "HEAD")
@@ -176,7 +182,8 @@ def measure_commit(seconds: float, repeats: int, note: str) -> Line:
         yardstick_ms=round(yardstick_ms(), 2),
         fdatasync_ms=round(synced_s * 1000, 3),
         note=note,
-        figures=figures(seconds, repeats),
+        figures=measure(),
+        counted_with=counted_with,
     )
 
 
@@ -251,10 +258,12 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="only plot")
     arguments = parser.parse_args()
     if not arguments.draw:
-        line = measure_commit(arguments.seconds, arguments.repeats, arguments.note)
+        line = line_of_commit(
+            arguments.note, partial(figures, arguments.seconds, arguments.repeats)
+        )
         append_line(HISTORY, line)
         _show(line, Console().print)
-    lines = read_lines(HISTORY)
+    lines = [line for line in read_lines(HISTORY) if not line.counted_with]
     if lines:
         draw(lines, PLOT)
         write_part("history", page(lines))

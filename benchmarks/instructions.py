@@ -1,170 +1,134 @@
-"""``python -m benchmarks.instructions``: the instructions of one message in the whole broker.
+"""``python -m benchmarks.instructions``: what the hot paths cost, in instructions and in bytes.
 
-Valgrind's callgrind runs a broker, sockets and RocksDB included, and counts what its process
-executes while a publisher sends blocks of messages and waits for each block's acknowledgements
-(QoS 0: for PINGRESP). The kernel is not counted. A figure repeats within 1 %, also on a busy
-machine, so it shows what a change costs. A second table has the libraries that execute most.
+Times are noise on a busy machine; the instructions that a broker executes between the same bytes
+are not. The paths of ``hot_paths`` run under Valgrind's callgrind, on a compiled broker without
+sockets whose loop is turned by hand, and the bytes of an idle connection and of an idle session
+are counted by the C library. Figures repeat within 0.1 %, so that a path that grew by 2 % beyond
+the best figure of benchmarks/history.jsonl fails: see ``cost_guard`` for what a commit's message
+says that has to cost more.
 
-The chain of the log (``penstock.store.chain``) is what BLAKE3 executes; the few calls around it
-count as Python. Valgrind has no AVX-512 instructions: where the processor has them, BLAKE3 takes
-less than half of what is counted here.
+``--record`` appends the figures to the history. ``--only TEXT`` counts the paths with the text in
+their names. ``benchmarks.broker_instructions`` counts a whole broker, with its sockets.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import socket
-import subprocess
+import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.broker import Broker, penstock_in
-from penstock.protocol.encode import encode
-from penstock.protocol.packets import Connect, Pingreq, Publish
-from penstock.store.database import open_for_reading
-from penstock.store.identity import COMMITS, read_counter
+from benchmarks import callgrind, cost_guard
+from benchmarks.history import HISTORY, append_line, line_of_commit, read_lines
+from benchmarks.hot_paths import PATHS
+from benchmarks.idle_bytes import IDLE, count_bytes
 from penstock.version import build_kind
 
-TOPIC: Final = "plant/line-4/press-2/temperature"
-VERSION: Final = 5
-WARM_UP_BLOCKS: Final = 20
-SHARE_MIN: Final = 0.005  # of all instructions, of a library that is shown
-_CONNACK_BYTES_MAX: Final = 1000
-_PUBACK_BYTES: Final = 4
-_PINGRESP_BYTES: Final = 2
-
-PARTS: Final = {
-    "blake3": "the chain (BLAKE3)",
-    "rocksdict": "RocksDB",
-    "penstock": "Penstock, compiled",
-    "libpython": "Python",
-    "python3": "Python",
-    "uvloop": "uvloop",
-    "libc": "libc",
-    "pyarrow": "Arrow",
-}
-"""What executes instructions, by a part of the name of its library."""
+_FUNCTIONS: Final = 10  # shown for each path
+_TOO_MUCH: Final = (
+    "These paths cost more than 2 % above their best figure. Win it back, or say in the last"
+    " paragraph of the commit's message why it has to be, `Costs: PATH: why`:"
+)
 
 
-class Publisher:
-    """A connection that publishes blocks of equal messages and waits for their answers."""
+@dataclass(frozen=True)
+class Counted:
+    """What one path executed.
 
-    def __init__(self, broker: Broker, qos: int, at_once: int, payload_bytes: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", broker.port), 600)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(encode(Connect("publisher", VERSION, True, 0), VERSION))
-        self._socket.recv(_CONNACK_BYTES_MAX)
-        payload = b"x" * payload_bytes
-        self._block = b"".join(
-            encode(Publish(TOPIC, payload, qos, packet_id=number if qos else 0), VERSION)
-            for number in range(1, at_once + 1)
-        )
-        self._answer_bytes = at_once * _PUBACK_BYTES
-        if qos == 0:
-            self._block += encode(Pingreq(), VERSION)
-            self._answer_bytes = _PINGRESP_BYTES
-
-    def publish(self, blocks: int) -> None:
-        """Publish so many blocks, one after the other."""
-        for _ in range(blocks):
-            self._socket.sendall(self._block)
-            left = self._answer_bytes
-            while left:
-                received = self._socket.recv(left)
-                if not received:
-                    raise RuntimeError("the broker closed the connection")
-                left -= len(received)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
-
-def read_counts(path: Path) -> Counter[str]:
-    """Return the instructions of each library, from a file of callgrind.
-
-    Its lines name a library (``ob=(1) PATH``, later ``ob=(1)``) and what it executed itself; the
-    line behind ``calls=`` is of what was called, and counts there.
+    Attributes:
+        units: how often the unit of the path came.
+        functions: the instructions that each function executed itself.
     """
-    names: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    library = ""
-    is_of_call = False
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        if named := re.match(r"c?ob=(\(\d+\))(?: (.+))?", line):
-            if named[2]:
-                names[named[1]] = named[2]
-            if line.startswith("ob="):
-                library = names[named[1]]
-        elif line.startswith("calls="):
-            is_of_call = True
-        elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
-            if not is_of_call:
-                counts[library] += int(line.rsplit(" ", 1)[1])
-            is_of_call = False
-    return counts
+
+    units: int
+    functions: Counter[str]
+
+    @property
+    def figure(self) -> float:
+        """The instructions of one unit."""
+        return self.functions.total() / self.units
 
 
-def count(
-    qos: int, at_once: int, payload_bytes: int, blocks: int
-) -> tuple[dict[str, float], float]:
-    """Return the instructions of a message by what executes them, and the messages of a commit."""
+def count(names: Sequence[str]) -> dict[str, Counted]:
+    """Count the paths with these names."""
+    counted: dict[str, Counted] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        counted, data_dir = Path(directory) / "counted", Path(directory) / "data"
-        counter = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={counted}")
-        settings = {"limits.receive_maximum": at_once + 1}
-        os.environ["PYTHONHASHSEED"] = "0"  # dictionaries are the same in each run
-        with penstock_in(data_dir, "file", settings, under=counter) as broker:
-            publisher = Publisher(broker, qos, at_once, payload_bytes)
-            publisher.publish(WARM_UP_BLOCKS)
-            _control(broker, "--zero")
-            publisher.publish(blocks)
-            _control(broker, "--dump")
-            publisher.close()
-        database = open_for_reading(data_dir)
-        commits = read_counter(database, COMMITS)
-        database.close()
-        of_libraries = read_counts(Path(f"{counted}.1"))
-    found: Counter[str] = Counter()
-    for library, instructions in of_libraries.items():
-        part = next((name for word, name in PARTS.items() if word in library), Path(library).name)
-        found[part] += instructions
-    of_message = {name: number / (blocks * at_once) for name, number in found.most_common()}
-    return of_message, (WARM_UP_BLOCKS + blocks) * at_once / commits
+        command = (sys.executable, "-m", "benchmarks.hot_paths", *names)
+        printed = callgrind.run(command, Path(directory))
+        for line in printed.splitlines():
+            process, units, name = line.split(" ", 2)
+            functions = callgrind.counts_of(int(process), Path(directory))
+            counted[name] = Counted(int(units), functions)
+    return counted
 
 
-def _control(broker: Broker, what: str) -> None:
-    subprocess.run(["callgrind_control", what, str(broker.pid)], capture_output=True, check=True)
+def show(counted: dict[str, Counted], functions: int, console: Console) -> None:
+    """Print the figures, and the functions that cost most."""
+    for name, one in counted.items():
+        unit, _ = PATHS[name]
+        table = Table(title=f"{name}: {one.figure:,.0f} instructions a {unit}", width=88)
+        table.add_column("function")
+        table.add_column("instructions", justify="right")
+        table.add_column("share", justify="right")
+        total = one.functions.total()
+        for function, instructions in one.functions.most_common(functions):
+            share = f"{instructions / total:.1%}"
+            table.add_row(function, f"{instructions / one.units:,.0f}", share)
+        console.print(table)
+
+
+def compare(figures: Mapping[str, float], console: Console) -> list[str]:
+    """Print the figures beside the best of the history; return a sentence for each too large."""
+    costs, mistakes = cost_guard.costs_of_commits([*PATHS, *IDLE])
+    lines = read_lines(HISTORY)
+    bars = cost_guard.bars(lines, build_kind(), callgrind.toolchain(), costs)
+    table = Table(title="beside the best figure of the history", width=88)
+    for heading in ("path", "now", "best", "difference", "at"):
+        table.add_column(heading, justify="left" if heading in ("path", "at") else "right")
+    for name, figure in figures.items():
+        best, commit = bars.get(name, (0.0, ""))
+        difference = f"{figure / best - 1:+.1%}" if best else ""
+        table.add_row(name, f"{figure:,.0f}", f"{best:,.0f}" if best else "", difference, commit)
+    console.print(table)
+    for cost in costs:
+        console.print(f"{cost.path}, from {cost.at:%Y-%m-%d} on: {cost.why}")
+    if not bars:
+        console.print("The history has no figures of this toolchain: --record makes them the bar.")
+    return [*mistakes, *cost_guard.judge(figures, bars)]
 
 
 def main() -> None:
-    """Count and print."""
+    """Count, print, compare with the history; exit with code 1 if a path costs too much."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--qos", type=int, choices=(0, 1), default=1)
-    parser.add_argument("--at-once", type=int, default=500, help="messages of one block")
-    parser.add_argument("--payload", type=int, default=150, help="bytes of a payload")
-    parser.add_argument("--blocks", type=int, default=100, help="blocks that are counted")
+    parser.add_argument("--only", default="", help="count the paths with this text in their names")
+    parser.add_argument("--functions", type=int, default=_FUNCTIONS, help="shown for each path")
+    parser.add_argument("--record", action="store_true", help="append the figures to the history")
+    parser.add_argument("--note", default="", help="free text for the line of the history")
     options = parser.parse_args()
-    found, of_commit = count(options.qos, options.at_once, options.payload, options.blocks)
-    total = sum(found.values())
-    table = Table(
-        title=f"a message of {options.payload} bytes, QoS {options.qos}, {options.at_once} at once,"
-        f" {of_commit:.0f} in a commit, {build_kind()}: {total:,.0f} instructions"
-    )
-    table.add_column("executed by")
-    table.add_column("instructions", justify="right")
-    table.add_column("share", justify="right")
-    for name, number in found.items():
-        if number >= SHARE_MIN * total:
-            table.add_row(name, f"{number:,.0f}", f"{number / total:.1%}")
-    Console().print(table)
+    console = Console()
+    if not callgrind.is_installed():
+        console.print(callgrind.MISSING)
+        return
+    if build_kind() != "compiled":
+        sys.exit("Only the compiled broker's instructions are counted: run it without PYTHONPATH.")
+    paths = [name for name in PATHS if options.only in name]
+    counted = count(paths)
+    show(counted, options.functions, console)
+    figures = {name: round(one.figure, 1) for name, one in counted.items()}
+    figures |= {name: count_bytes(name) for name in IDLE if options.only in name}
+    too_much = compare(figures, console)
+    if options.record:
+        line = line_of_commit(options.note, lambda: figures, callgrind.toolchain())
+        append_line(HISTORY, line)
+    if too_much:
+        sys.exit("\n".join([_TOO_MUCH, *too_much]))
 
 
 if __name__ == "__main__":
