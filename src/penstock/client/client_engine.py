@@ -178,6 +178,7 @@ class ClientEngine(ClientCallbacks):
             options.connect_timeout_s,
             options.headers,
             self._on_state_change,
+            may_trace=True,
         )
         if not options.begins_clean and not dialler.is_known:
             dialler.is_known = True

@@ -78,6 +78,7 @@ class Dialler:
         connect_timeout_s: time limit of each step of connecting, in seconds.
         headers: additional headers for the upgrade to WebSocket.
         on_state_change: called when ``state`` has changed.
+        may_trace: log each packet while the log has level debug: the ``-d`` of a client.
 
     Attributes:
         state: "dialling", "connected" or "waiting".
@@ -102,6 +103,7 @@ class Dialler:
         connect_timeout_s: float,
         headers: tuple[tuple[str, str], ...] = (),
         on_state_change: Callable[[], None] | None = None,
+        may_trace: bool = False,
     ) -> None:
         self.state = "dialling"
         self.attempt = 0
@@ -126,6 +128,7 @@ class Dialler:
         self._connect_timeout_s = connect_timeout_s
         self._headers = headers
         self._on_state_change = on_state_change
+        self._may_trace = may_trace
         self._connected_s = 0.0  # time of CONNACK on the loop's clock
         self._logged_errors: dict[str, str] = {}  # since the last connection, by address
         self._sent_connect = Connect("")  # of the present connection
@@ -367,7 +370,8 @@ class Dialler:
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"
         self._name_connection(self._sent_connect)
-        version, traced = self._sent_connect.version, is_traced()
+        version = self._sent_connect.version
+        traced = self._may_trace and is_traced()
         if traced:
             wire = TracedWire(wire, self._owner, version)
         self.connection = ClientConnection(

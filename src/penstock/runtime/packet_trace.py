@@ -1,11 +1,12 @@
-"""Logs each packet of a connection that is dialled, at level debug: the ``-d`` of `penstock pub`.
+"""Logs each packet of a client's connection, at level debug: the ``-d`` of `penstock pub`.
 
 ::
 
       engine ─ write ─▶ TracedWire ─▶ wire         each side has a decoder of its own,
       engine ◀──────── TracedPeer ◀─ wire          fed with the same bytes
 
-Only connections that begin while level debug is on are traced; others have no part in this. A
+Only connections that begin while level debug is on are traced; others have no part in this, nor do
+bridges, whose broker may have that level for another reason. A
 payload, a password and authentication data are not logged, only that they are there.
 """
 
