@@ -5,16 +5,22 @@ The remedies in the messages are executed here.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import OffsetOutOfRange
+from penstock.store.database import STORE_DIRECTORY
 from penstock.store.examination import examine
 from penstock.store.log_damage import LogDamaged
 from penstock.store.repair import repair
 from penstock.store.secondary import LogFollower
 from tests.contract.test_examination import END, flip, with_incompressible_chunks
+from tests.support.deadline import DEADLINE_S
+from tests.support.failing_disk import READS, failing_disk
 
 
 def all_offsets(follower: LogFollower, spans: list[tuple[int, int]]) -> list[int]:
@@ -102,3 +108,42 @@ def test_the_remedy_gives_these_offsets_up_and_keeps_all_others(
     with pytest.raises(OffsetOutOfRange):
         for _ in follower.rows(0, END):
             pass
+
+
+READER = """
+import sys
+from pathlib import Path
+from penstock.store.log_damage import LogDamaged
+from penstock.store.secondary import LogFollower
+
+follower = LogFollower(Path(sys.argv[1]))
+end = follower.extent().end
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    for _ in follower.rows(0, end):
+        pass
+except LogDamaged as damage:
+    print(damage)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_disk_that_fails_is_to_be_looked_at_before_a_repair(tmp_path: Path) -> None:
+    """The only remedy was a repair, which gives up what a copy of the disk may still have."""
+    with_incompressible_chunks(tmp_path)
+    tables = (tmp_path / STORE_DIRECTORY).glob("*.sst")
+    table = max(tables, key=lambda one: one.stat().st_size)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "open\n"
+    with failing_disk(reader.pid, READS, table):
+        told, _ = reader.communicate("\n", DEADLINE_S)
+    assert "cannot be read: the disk does not return a block of the store" in told
+    disk, repair = told.index("look into the kernel's log"), told.index("'penstock store repair")
+    assert disk < told.index("copy the data directory to one that works") < repair

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +27,22 @@ from penstock.regular_file import file_version, read_regular
 from penstock.services.admin_process import file_versions
 from penstock.transport.dialling import TlsFiles
 from penstock.transport.tls import Certificates, read_authorities, read_pair
+from tests.support.dial import Authority
 
 
 def listener(path: Path) -> Listener:
     return Listener(kind="tls", bind=Address("127.0.0.1", 0), certificate=str(path), key=str(path))
+
+
+def beside_a_good_certificate(setting: str, path: Path) -> Certificates:
+    """Read a listener's certificate, and the file of another setting of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        authority = Authority(Path(directory))
+        certificate, key = authority.issue("server", "localhost")
+        files: dict[str, Any] = {"client_ca": authority.file, setting: str(path)}
+        bind = Address("127.0.0.1", 0)
+        settings = Listener(kind="tls", bind=bind, certificate=certificate, key=key, **files)
+        return Certificates("main", settings)
 
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -41,6 +56,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "certificate": lambda path: read_pair(path, path),
     "authorities": read_authorities,
     "certificate of a listener": lambda path: Certificates("main", listener(path)),
+    "client_ca of a listener": partial(beside_a_good_certificate, "client_ca"),
+    "crl of a listener": partial(beside_a_good_certificate, "crl"),
     "certificate of a bridge": lambda path: TlsFiles(certificate=str(path)).context("b"),
     "authorities of a bridge": lambda path: TlsFiles(ca=str(path)).context("b"),
     "authorities of a service": lambda path: login_method(

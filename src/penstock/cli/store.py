@@ -49,6 +49,7 @@ def check(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
     """
     from penstock.config.load import load_settings
     from penstock.store.examination import examine
+    from penstock.store.faults import DISK_FIRST, is_disk_failure
     from penstock.store.manifest import read_manifest
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
@@ -58,6 +59,8 @@ def check(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
     for note in found.notes:
         print(note)
     if found.problems:
+        if any(is_disk_failure(problem) for problem in found.problems):
+            print(f"the disk does not return what {directory} has: {DISK_FIRST}, before all else")
         if read_manifest(directory) is not None:
             print(f"the backup in {directory} is damaged: use another one")
         elif settings.cluster.enabled:
@@ -380,7 +383,8 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None) -> None:
 
 
 _READERS_ADVICE: Final = (
-    "start readers of the log, such as 'penstock table run', with a new checkpoint"
+    "queries and tables go on by themselves, and 'penstock tables status' counts rows that the log"
+    " no longer has"
 )
 
 

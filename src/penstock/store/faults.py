@@ -29,6 +29,13 @@ SPARE_BYTES: Final = 1_048_576
 """Room that ``probe`` demands beside the size of the write-ahead logs: for other files that opening
 writes, and for a commit."""
 
+DISK_FIRST: Final = (
+    "look into the kernel's log for what is wrong with the disk, and copy the data directory to"
+    " one that works"
+)
+"""The remedy for a disk that fails, before any repair."""
+
+_DISK_FAILURE: Final = "Input/output error"
 _REMEDIES: Final = (
     ("No space left on device", "free space on the file system of {data_dir}"),
     ("Disk quota exceeded", "raise the disk quota of the broker's user or remove files of theirs"),
@@ -36,7 +43,7 @@ _REMEDIES: Final = (
     ("Too many open files", "raise the limit of open files (LimitNOFILE=, ulimit -n)"),
     ("File too large", "raise the limit on the size of files (LimitFSIZE=, ulimit -f)"),
     ("Permission denied", "let the broker's user write to {data_dir}"),
-    ("Input/output error", "look into the kernel's log for what is wrong with the disk"),
+    (_DISK_FAILURE, "look into the kernel's log for what is wrong with the disk"),
     ("in use by another process", "stop that process"),
     ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
 )
@@ -52,6 +59,11 @@ def with_remedy(error: object, data_dir: Path) -> str:
         if symptom in text:
             return f"{symptom}: {remedy.format(data_dir=data_dir)}"
     return f"{text}: {_UNKNOWN.format(data_dir=data_dir)}"
+
+
+def is_disk_failure(error: object) -> bool:
+    """Return whether the disk itself failed a call (EIO)."""
+    return _DISK_FAILURE in str(error)
 
 
 def is_machine_failure(error: object) -> bool:

@@ -18,31 +18,40 @@ from rocksdict import Rdict, RdictIter
 from penstock.errors import StoreFailed
 from penstock.store.chunk import decode_key, encode_key, summarize_chunk
 from penstock.store.database import raise_if_unreadable
+from penstock.store.faults import DISK_FIRST, is_disk_failure
 from penstock.store.walk import next_readable
 
 DAMAGED: Final = "damaged"
 """The first word of the line by which the stream service tells its broker of a damaged block; the
 first offset, the offset after the last, and the sentence of `LogDamaged` follow."""
 
-_SYMPTOMS: Final = ("Corruption", "Input/output error")
 _GROWTH: Final = 4  # each search begins so many times as far below the offset as the one before
 
 
 class LogDamaged(StoreFailed):
-    """Some offsets of the log cannot be read, because a block of the store is damaged.
+    """Some offsets of the log cannot be read: a block of the store is damaged, or the disk does not
+    return it.
 
     Args:
         begin: the first of them.
         end: the offset after the last.
         data_dir: the broker's data directory.
+        cause: the error of the read. On a disk that fails a repair would give up what a copy of
+            the disk may still have.
     """
 
-    def __init__(self, begin: int, end: int, data_dir: Path) -> None:
-        super().__init__(
-            f"the offsets {begin} to {end - 1} cannot be read: a block of the store in {data_dir}"
-            f" is damaged; stop the broker and run 'penstock store repair --data-dir {data_dir}',"
-            " which gives them up and keeps all others, or restore a backup"
+    def __init__(self, begin: int, end: int, data_dir: Path, cause: object) -> None:
+        repair = (
+            f"stop the broker and run 'penstock store repair --data-dir {data_dir}', which gives"
+            " up what cannot be read and keeps all else, or restore a backup"
         )
+        why = f"a block of the store in {data_dir} is damaged; {repair}"
+        if is_disk_failure(cause):
+            why = (
+                f"the disk does not return a block of the store in {data_dir} (Input/output"
+                f" error); {DISK_FIRST}; then {repair}"
+            )
+        super().__init__(f"the offsets {begin} to {end - 1} cannot be read: {why}")
         self.begin = begin
         self.end = end
 
@@ -50,7 +59,7 @@ class LogDamaged(StoreFailed):
 def is_damage(error: object) -> bool:
     """Return whether a read failed because of the bytes on the disk, and not for want of files or
     memory."""
-    return any(symptom in str(error) for symptom in _SYMPTOMS)
+    return "Corruption" in str(error) or is_disk_failure(error)
 
 
 def seek_chunk(log: Rdict, offset: int) -> RdictIter:

@@ -336,7 +336,7 @@ class LogFollower:
                         raise
                     if gathered:
                         yield _joined(begin, position, gathered)
-                    raise self._damage(base, base + summary.rows) from error
+                    raise self._damage(base, base + summary.rows, error) from error
                 if chunk is None:
                     break
                 batch = decode_chunk(chunk)
@@ -447,17 +447,18 @@ class LogFollower:
             handles: the open database, if the log was read, and not an archive.
             position: the offset whose chunk cannot be read.
         """
-        if handles is not None and is_damage(error.__cause__ or error):
+        if handles is not None and is_damage(error):
             extent = self.extent()
-            return self._damage(*find_hidden(handles.log, position, extent.earliest, extent.end))
+            hidden = find_hidden(handles.log, position, extent.earliest, extent.end)
+            return self._damage(*hidden, error)
         with self._lock:
             self._close()
         why = with_remedy(error.__cause__ or error, self._store.parent)
         return StoreFailed(f"the log cannot be read: {why}")
 
-    def _damage(self, begin: int, end: int) -> LogDamaged:
+    def _damage(self, begin: int, end: int, cause: StoreFailed) -> LogDamaged:
         """Return the error for a damaged block, and report the block if it is new."""
-        damage = LogDamaged(begin, end, self._store.parent)
+        damage = LogDamaged(begin, end, self._store.parent, cause)
         with self._lock:
             if self._damaged[0] != self._epoch:
                 self._damaged = self._epoch, {}
