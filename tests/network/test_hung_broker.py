@@ -21,6 +21,11 @@ COMMANDS: Final = (
     ("retained", "list"),
     ("bans", "list"),
     ("why", "x"),
+    ("why", "x", "a/topic"),
+    ("top", "--batch", "-n", "1"),
+    ("stream", "readers"),
+    ("stream", "release", "x"),
+    ("stream", "tables"),
     ("reload",),
     ("store", "fork"),
 )

@@ -124,5 +124,5 @@ def duration_text(seconds: float | None) -> str:
 def _client(place: StreamPlace, access: StreamCredentialOptions) -> StreamClient:
     from penstock.stream.client import StreamClient
 
-    address, credentials = place.reach(access)
+    address, credentials = place.reach(access, needs_broker=True)
     return StreamClient(address, SERVER_ANSWER_S_MAX, credentials)

@@ -28,14 +28,16 @@ class StreamPlace:
     config: ConfigFile = None
     data_dir: DataDir = None
 
-    def reach(self, access: StreamCredentialOptions) -> tuple[str, Credentials]:
+    def reach(
+        self, access: StreamCredentialOptions, *, needs_broker: bool = False
+    ) -> tuple[str, Credentials]:
         """Return address and credentials of the service; see ``reach_stream``."""
         if self.server is not None:
             return access.reach(self.server)
         from penstock.config.load import load_settings
 
         settings = load_settings(self.config, {"durability.data_dir": self.data_dir})
-        return reach_stream(settings, None, access, self.data_dir)
+        return reach_stream(settings, None, access, self.data_dir, needs_broker=needs_broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def reach_stream(
     server: str | None,
     access: StreamCredentialOptions,
     data_dir: Path | None = None,
+    *,
+    needs_broker: bool = False,
 ) -> tuple[str, Credentials]:
     """Return address and credentials of the broker's stream service.
 
@@ -99,11 +103,13 @@ def reach_stream(
         server: the address that the user gave; None for none.
         access: the options for TLS and token.
         data_dir: the data directory that the user gave, whose broker must answer; None for none.
+        needs_broker: whether the service asks the broker for what is wanted, so that a broker that
+            hangs is told at once.
 
     Raises:
         ConfigError: an option has a mistake, the broker has no stream service, or the service at
             the address of the settings has another log.
-        StoreError: no broker uses ``data_dir``.
+        StoreError: no broker uses ``data_dir``, or it hangs and is needed.
     """
     from penstock.auth.tokens import OWN_FILE
 
@@ -114,7 +120,7 @@ def reach_stream(
         return access.reach(server)
     if access.token_file is None and os.access(own_dir / OWN_FILE, os.R_OK):
         access = replace(access, token_file=own_dir / OWN_FILE)
-    told = _told_address(own_dir, must_answer=data_dir is not None)
+    told = _told_address(own_dir, must_answer=data_dir is not None, needs_broker=needs_broker)
     if told:
         return access.reach(told)
     address, credentials = access.reach(str(settings.stream.bind))
@@ -122,9 +128,9 @@ def reach_stream(
     return address, credentials
 
 
-def _told_address(data_dir: Path, *, must_answer: bool) -> str:
+def _told_address(data_dir: Path, *, must_answer: bool, needs_broker: bool) -> str:
     """Return the URL that the broker which uses ``data_dir`` gives; empty if none answers."""
-    from penstock.control.client import BrokerUnreachable, ask
+    from penstock.control.client import BrokerHangs, BrokerUnreachable, ask
     from penstock.control.metric_requests import Health, ReadHealth
 
     try:
@@ -133,7 +139,11 @@ def _told_address(data_dir: Path, *, must_answer: bool) -> str:
         if must_answer:
             raise
         return ""
-    except StoreError:  # it hangs, and its stream service may work; or it is older than this
+    except BrokerHangs:  # its stream service may work
+        if needs_broker:
+            raise
+        return ""
+    except StoreError:  # it is older than this
         return ""
     if not health.stream:
         raise ConfigError(

@@ -100,15 +100,18 @@ def _last_messages(
     if not topic or count == 0:
         return None, ""
     from penstock.config.load import load_settings
+    from penstock.control.client import BrokerHangs
     from penstock.errors import PenstockError
     from penstock.stream.client import StreamClient
     from penstock.stream.last_messages import last_messages
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
     try:
-        address, credentials = reach_stream(settings, server, access, data_dir)
+        address, credentials = reach_stream(settings, server, access, data_dir, needs_broker=True)
         with StreamClient(address, SERVICE_S, credentials) as client:
             return last_messages(client, topic, count, SEARCH_S), ""
+    except BrokerHangs:  # and explains nothing
+        raise
     except PenstockError as error:
         return None, str(error)
 

@@ -154,6 +154,10 @@ class BrokerUnreachable(StoreError):
     """No broker answers on the control socket."""
 
 
+class BrokerHangs(StoreFailed):
+    """The broker shows no sign of life."""
+
+
 AnswerType = TypeVar("AnswerType")
 
 
@@ -179,8 +183,10 @@ def ask(
         BrokerUnreachable: no broker runs, or one that is too old to listen.
         StoreError: the answer is not understood; the broker has another version.
         RequestRefused: the broker did not carry out the request, and says why.
-        StoreFailed: the broker ended, hangs or did not answer in time; whether it has carried out
-            the request is unknown.
+        BrokerHangs: there was no sign of life; a request that the broker had not begun is not
+            carried out later.
+        StoreFailed: the broker ended or did not answer in time; whether it has carried out the
+            request is unknown.
     """
     try:
         line = msgspec.json.encode(request) + b"\n"
@@ -205,9 +211,9 @@ def ask(
             connection.sendall(line)
             line = _receive_answer(connection, ends_s, silence_s_max)
         except TimeoutError as error:
-            if timeout_s is not None and time.monotonic() >= ends_s:
-                raise StoreFailed(f"the broker did not answer for {timeout_s:g} s") from error
-            raise _hung(silence_s_max) from error
+            if timeout_s is None or timeout_s >= silence_s_max:
+                raise _hung(silence_s_max) from error
+            raise _late(timeout_s) from error
         except OSError as error:
             raise StoreFailed(f"the broker went away before it answered: {error}") from error
     try:
@@ -226,15 +232,16 @@ def _receive_answer(connection: socket.socket, ends_s: float, silence_s_max: flo
     """Return the line of the answer, behind the signs of life.
 
     Raises:
-        TimeoutError: there was no sign of life for ``silence_s_max``, or no answer until
-            ``ends_s`` (``time.monotonic``).
-        StoreFailed: the broker ended the connection.
+        TimeoutError: there was no sign of life for ``silence_s_max``, or until ``ends_s``
+            (``time.monotonic``).
+        StoreFailed: the broker ended the connection, or gives signs of life and no answer.
     """
     received = bytearray()
+    began_s = time.monotonic()
     while True:
         left_s = ends_s - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError
+            raise _late(ends_s - began_s)
         connection.settimeout(min(silence_s_max, left_s))
         data = connection.recv(_RECEIVED_BYTES_MAX)
         if not data:
@@ -244,8 +251,15 @@ def _receive_answer(connection: socket.socket, ends_s: float, silence_s_max: flo
             return bytes(received)
 
 
-def _hung(silence_s: float) -> StoreFailed:
+def _late(timeout_s: float) -> StoreFailed:
     return StoreFailed(
+        f"the broker did not answer for {timeout_s:.3g} s: it hangs, or has too much to do. Look at"
+        " its log and its disk"
+    )
+
+
+def _hung(silence_s: float) -> BrokerHangs:
+    return BrokerHangs(
         f"the broker shows no sign of life for {silence_s:g} s: it hangs (a disk that does not"
         " answer, or it was stopped with SIGSTOP), or is older than this command. Look at its log"
         " and its disk, or restart it: what it acknowledged is on disk"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -102,6 +103,8 @@ class Control:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 line = await reader.readline()
+            if _is_gone(writer):  # a broker that hung must not do what was given up meanwhile
+                raise OSError("nobody waits for its answer any more")
             self._receive_tasks.discard(task)
             self._answer_tasks.add(task)
             answer = await self._answer_with_signs(line, writer)
@@ -172,6 +175,13 @@ class BackupWriter:
             manifest = await loop.run_in_executor(None, self._store.backup, destination)
         logger.info("wrote a backup to %s, up to offset %d", destination, manifest.end)
         return manifest
+
+
+def _is_gone(writer: asyncio.StreamWriter) -> bool:
+    """Return whether the other end has closed the connection."""
+    polled = select.poll()
+    polled.register(writer.get_extra_info("socket").fileno(), 0)  # only POLLHUP and errors
+    return bool(polled.poll(0))
 
 
 def _listen(data_dir: Path) -> socket.socket:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import uvloop
 
+from penstock.control.admin_requests import Drain
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.errors import StoreError, StoreFailed
@@ -145,8 +146,37 @@ async def test_what_takes_long_shows_signs_of_life(
     await control.close()
 
 
-@pytest.mark.parametrize("signs", [b"", b"\n\n"])
-def test_a_broker_that_falls_silent_is_told_to_hang(tmp_path: Path, signs: bytes) -> None:
+async def test_what_nobody_waits_for_any_more_is_not_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that was stopped and went on emptied itself, long after the command had said that it
+    hangs."""
+    caplog.set_level("INFO")
+    control = Control(tmp_path)
+    done: list[Drain] = []
+
+    async def drain(request: Drain) -> None:
+        done.append(request)
+
+    control.on(Drain, drain)
+    await control.open()
+    with socket.socket(socket.AF_UNIX) as impatient, short_socket_path(tmp_path) as path:
+        impatient.connect(path)  # the event loop stands still meanwhile
+        impatient.sendall(msgspec.json.encode(Drain()) + b"\n")
+    async with asyncio.timeout(DEADLINE_S):
+        while "given up: nobody waits" not in caplog.text and not done:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert done == []
+    await control.close()
+
+
+@pytest.mark.parametrize(
+    ("signs", "timeout_s"), [(b"", None), (b"\n\n", None), (b"", 0.1), (b"\n\n", 60.0)]
+)
+def test_a_broker_that_falls_silent_is_told_to_hang(
+    tmp_path: Path, signs: bytes, timeout_s: float | None
+) -> None:
+    """Of one that waits no longer than for a sign of life, too: `top` named no remedy."""
     with socket.socket(socket.AF_UNIX) as broker:
         broker.bind(str(tmp_path / SOCKET_NAME))
         broker.listen()
@@ -160,7 +190,7 @@ def test_a_broker_that_falls_silent_is_told_to_hang(tmp_path: Path, signs: bytes
         hanging = threading.Thread(target=hang)
         hanging.start()
         with pytest.raises(StoreFailed, match=r"shows no sign of life for 0\.1 s: it hangs"):
-            ask(tmp_path, ReadHealth(), Health, silence_s_max=0.1)
+            ask(tmp_path, ReadHealth(), Health, timeout_s, silence_s_max=0.1)
         hanging.join(DEADLINE_S)
         held.pop().close()
 
