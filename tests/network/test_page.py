@@ -1,5 +1,7 @@
 """The page of operators in a real browser: what a person sees, and what each role may press."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +78,25 @@ def test_an_operator_sees_a_client_and_disconnects_it_and_the_event_says_who(
     wait_for("the event", is_told)
     assert "owned" not in tab.run("document.title")
     assert [one for one in tab.complaints if "404" not in one] == [], "it breaks no rule of its own"
+
+
+def test_what_was_true_before_the_broker_hung_or_ended_is_not_shown_as_true(
+    tab: Tab, tmp_path: Path
+) -> None:
+    """The checks stayed green: "Ready for clients"."""
+    with running_broker(tmp_path, with_operators(tmp_path)) as own:
+        log_in(tab, own, "victor")
+        tab.wait_for_text("Ready for clients")
+        tab.wait_for_text("0 forks, 0 damaged blocks")
+        os.kill(own.process.pid, signal.SIGSTOP)
+        try:
+            tab.wait_for_text("Not ready")
+            tab.wait_for_text("the broker did not answer for 2 s")
+        finally:
+            os.kill(own.process.pid, signal.SIGCONT)
+        tab.wait_for_text("Ready for clients")
+    tab.wait_for_text("No answer")
+    assert not tab.run("document.body.innerText.includes('Ready for clients')")
 
 
 def test_a_viewer_has_no_buttons_that_act_and_what_it_sends_is_refused(

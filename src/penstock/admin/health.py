@@ -112,6 +112,8 @@ def role_check(health: Health, required: RequiredRole) -> Check:
     )
     if role != PRIMARY:
         reason += f", {health.lag:,} entries behind; the primary is {health.primary or 'not known'}"
+        if health.member_problem:
+            reason += f": {health.member_problem}"
     passes = role == required.role or (required.role == ANY and role in (PRIMARY, STANDBY))
     if passes and role == STANDBY:
         passes = bool(health.primary) and health.lag <= required.lag_max

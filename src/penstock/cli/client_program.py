@@ -118,11 +118,21 @@ def _advice(error: ConnectFailed) -> str:
         case reasons.UNSUPPORTED_PROTOCOL_VERSION:
             return "-V 3.1.1 speaks an older version"
         case reasons.SUCCESS if "certificate" in error.message.lower():
-            return "--cafile names the authorities to trust"
+            return _certificate_advice(error.message.lower())
         case reasons.SUCCESS if "no answer to CONNECT" in error.message:
             return WHY_SILENT
         case _:
             return "give the broker's address with -h and -p, or -L"
+
+
+def _certificate_advice(message: str) -> str:
+    if "alert" in message:  # from the server
+        return "--cert and --key name a certificate that the server accepts"
+    if "expired" in message or "not yet valid" in message:
+        return "the server needs a new certificate, or the clock of this machine is wrong"
+    if "mismatch" in message:
+        return "-h must be a name that the certificate has"
+    return "--cafile names the authorities to trust"
 
 
 @final

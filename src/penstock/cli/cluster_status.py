@@ -220,7 +220,9 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
         quorum = "a majority is available" if state.has_quorum else "no majority"
         entries = f"entries {state.first:,} to {state.last:,}, {state.size_bytes:,} bytes"
         if state.first > state.last:
-            entries = f"no entries after {state.last:,}: all views have them"
+            entries = f"no entries after {state.last:,}"
+            if all(member.applied <= state.last for member in state.members):
+                entries += ": all views have them"
         log = f"{state.kind} {state.version}, leader {state.leader or 'none'}, {quorum}, {entries}"
     return [
         ("cluster", state.name),

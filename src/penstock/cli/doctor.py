@@ -43,6 +43,7 @@ from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.machine_clock import is_synchronized, is_unset
 from penstock.services.certificates import certificate_uses
 from penstock.spark.java import JavaNotFound, find_java
+from penstock.store.database import STORE_DIRECTORY
 from penstock.store.faults import with_remedy
 from penstock.transport.descriptors import connections_within
 from penstock.transport.fitness import Severity, judge, read
@@ -331,6 +332,11 @@ def check_running_broker(settings: Settings) -> Finding | None:
     remedy = "its log says more."
     if health.store_failure:
         return Finding(subject, Verdict.MISSING, health.store_failure, remedy)
+    if health.member_problem:
+        works = health.role in ("primary", "standby")
+        remedy = "'penstock cluster status' shows the whole cluster."
+        verdict = Verdict.ABSENT if works else Verdict.MISSING
+        return Finding(subject, verdict, health.member_problem, remedy)
     if health.stream_failure:
         return Finding(subject, Verdict.ABSENT, health.stream_failure, remedy)
     return Finding(subject, Verdict.OK, f"runs on {data_dir}, and answers")
@@ -439,6 +445,8 @@ def check_data_directory(path: Path) -> Finding:
         free = readable_size(shutil.disk_usage(directory).free)
     except OSError as error:
         remedy = "choose another with --data-dir or durability.data_dir, or mend this one."
+        if os.access(path / STORE_DIRECTORY, os.F_OK):
+            remedy = "mend this one: it has what the broker acknowledged, another would be empty."
         detail = f"{path}: {with_remedy(error.strerror or error, path)}"
         return Finding("data directory", Verdict.MISSING, detail, remedy)
     creation = "" if os.access(path, os.F_OK) else ", will be created"

@@ -27,6 +27,7 @@ class Health(msgspec.Struct, frozen=True):
         role: its role in its cluster; empty without a cluster.
         lag: number of log entries that its view lacks, compared with the primary's last heartbeat.
         primary: the name of the primary of the cluster; empty while none is known.
+        member_problem: the problem of this member of a cluster, a sentence; empty without one.
         stream_failure: a sentence about the stream service while it hangs; else empty.
         starting: whether the broker waits at its start, and has no listener yet.
         stream: the URL of the stream service, grpc://HOST:PORT or grpc+tls://HOST:PORT; empty if
@@ -40,6 +41,7 @@ class Health(msgspec.Struct, frozen=True):
     role: str = ""
     lag: int = 0
     primary: str = ""
+    member_problem: str = ""
     stream_failure: str = ""
     starting: bool = False
     stream: str = ""

@@ -4,7 +4,7 @@
 
       start, reload          ─▶ use ──────────╮
       a listener's new files ─▶ use_listener ─┴▶ read, judge, log
-      each hour              ─▶ tick: judge again; a sentence is repeated once a day
+      each hour, at an end   ─▶ tick: judge again; a sentence is repeated once a day
 
 What is judged is what was read when the files were last used, not what is on disk since: a renewed
 certificate that nobody has read yet does not help.
@@ -129,10 +129,16 @@ class CertificateWatch:
                 logger.log(_LEVELS[severity], "%s", Sentence(sentence))
 
     async def run(self) -> None:
-        """Judge the certificates again each hour, until cancelled."""
+        """Judge the certificates again each hour, and when one expires, until cancelled."""
         while True:
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(self.next_check_s())
             self.tick()
+
+    def next_check_s(self) -> float:
+        """Return the time until certificates are to be judged again, in seconds."""
+        now_s = self._clock()
+        ends = (one.ends_s - now_s for one in self._found if not one.mistake)
+        return min((CHECK_S, *(left_s for left_s in ends if left_s > 0)))
 
     def samples(self) -> Iterable[MetricSample]:
         """Yield the samples for a scrape."""

@@ -107,13 +107,16 @@ class ClusterMetrics:
         return {"cluster_append_duration_seconds": values}
 
     def health(self, health: Health) -> Health:
-        """Return ``health`` with the member's role, its lag in entries, and the primary's name."""
+        """Return ``health`` with the member's role, its lag in entries, its problem, and the
+        primary's name."""
         member = self._member
         primary = member.primary()
         beat = member.beat()
         lag = 0 if primary is None else max(0, primary.applied - beat.applied)
         node = "" if primary is None else primary.node
-        return msgspec.structs.replace(health, role=beat.role, lag=lag, primary=node)
+        return msgspec.structs.replace(
+            health, role=beat.role, lag=lag, primary=node, member_problem=beat.note
+        )
 
 
 @final

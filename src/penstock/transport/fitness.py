@@ -108,10 +108,10 @@ def judge(found: Fitness, now_s: float) -> Judgement:
     left_s = found.ends_s - now_s
     if left_s < WARNING_S:
         days = int(left_s // _DAY_S)
+        left = f"in {days} day{'' if days == 1 else 's'}" if days else "in less than a day"
         return Judgement(
             "warning",
-            f"{subject} expires on {_date(found.ends_s)}, in {days} day{'' if days == 1 else 's'}:"
-            f" {follows} then; renew it",
+            f"{subject} expires on {_date(found.ends_s)}, {left}: {follows} then; renew it",
         )
     if use.kind == "server" and not found.names:
         return Judgement(

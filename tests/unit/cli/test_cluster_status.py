@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.cli.cluster_status import print_state
@@ -25,6 +26,18 @@ STATE = ClusterState(
     4000,
     ["a was not heard for 8 s"],
 )
+
+
+def test_a_log_that_ends_before_the_views_is_not_called_read_by_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """ "No entries after 0: all views have them", of a log that all its servers had lost."""
+    print_state(msgspec.structs.replace(STATE, first=121, last=120), as_json=False)
+    assert "no entries after 120: all views have them" in capsys.readouterr().out
+    print_state(msgspec.structs.replace(STATE, first=1, last=0), as_json=False)
+    printed = capsys.readouterr().out
+    assert "no entries after 0\n" in printed
+    assert "all views have them" not in printed
 
 
 def test_a_primary_that_is_silent_is_told_from_the_one_that_took_over(

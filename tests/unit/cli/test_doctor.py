@@ -5,6 +5,7 @@ import socket
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -18,6 +19,7 @@ from penstock.config.admin import Admin
 from penstock.config.listener import OtherListener
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
+from penstock.control.metric_requests import Health, ReadHealth
 from penstock.services.control import Control
 from penstock.spark.java import Java, JavaNotFound
 from tests.support.dial import Authority
@@ -70,6 +72,34 @@ def test_a_data_directory_without_room_blocks(monkeypatch: pytest.MonkeyPatch) -
     found = doctor.check_data_directory(Path(tempfile.gettempdir()))
     assert found.is_blocking
     assert "File too large: raise the limit" in found.detail
+
+
+def test_the_remedy_for_a_full_disk_keeps_what_was_acknowledged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was to choose another directory, with which the broker would have begun empty."""
+    monkeypatch.setattr(doctor, "_ROOM_BYTES", 2**60)
+    assert "choose another" in doctor.check_data_directory(tmp_path).remedy
+    (tmp_path / "store").mkdir()
+    found = doctor.check_data_directory(tmp_path)
+    assert found.is_blocking
+    assert "mend this one" in found.remedy
+    assert "choose" not in found.remedy
+
+
+async def test_a_member_that_waits_for_an_operator_is_told_with_the_reason(tmp_path: Path) -> None:
+    """With the log of the whole cluster lost everything was "ok"."""
+    settings = Settings.model_validate({"durability": {"data_dir": str(tmp_path)}})
+    health = Health("", 0.0, False, False, role="waiting", member_problem="the log lost entries")
+    control = Control(tmp_path)
+    control.on(ReadHealth, AsyncMock(return_value=health))
+    await control.open()
+    found = await asyncio.to_thread(doctor.check_running_broker, settings)
+    assert found is not None
+    assert found.is_blocking
+    assert found.detail == "the log lost entries"
+    assert "penstock cluster status" in found.remedy
+    await control.close()
 
 
 def test_a_data_directory_of_another_user_is_told(

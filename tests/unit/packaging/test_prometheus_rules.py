@@ -27,7 +27,7 @@ def told_names() -> set[str]:
 
 def promtool(*words: str) -> None:
     done = subprocess.run(
-        ["promtool", *words], capture_output=True, text=True, check=False, timeout=60
+        ["promtool", *words], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -44,6 +44,8 @@ def test_every_alert_is_tested() -> None:
     alerts = set(re.findall(r"alert: (\w+)", (RULES / "penstock_alerts.yml").read_text()))
     tested = set(re.findall(r"Penstock\w+", (RULES / "penstock_alerts_test.yml").read_text()))
     assert alerts == tested
+    document = RULES.parents[1] / "docs" / "monitoring.md"
+    assert f"has {len(alerts)} alert rules" in document.read_text()
 
 
 @needs_promtool

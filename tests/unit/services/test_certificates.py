@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Settings
-from penstock.services.certificates import CertificateWatch, certificate_uses
+from penstock.services.certificates import CHECK_S, CertificateWatch, certificate_uses
 from penstock.transport.fitness import Use, read
 from tests.support.dial import Authority
 
@@ -35,6 +35,22 @@ def test_a_certificate_that_comes_to_its_end_is_told_once_a_day(
     levels = [record.levelno for record in caplog.records]
     assert levels == [logging.WARNING] * 30 + [logging.ERROR] * 2
     assert ("certificate_works", labels, False) in set(watch.samples())
+
+
+def test_the_end_of_a_certificate_is_told_when_it_comes(tmp_path: Path) -> None:
+    """Up to an hour later the log still had no word of it."""
+    certificate, key = Authority(tmp_path).issue("server", "localhost")
+    ends_s = read(Use("listener", "main", "server", certificate)).ends_s
+    now_s = ends_s - 2 * DAY_S
+    watch = CertificateWatch(lambda: now_s)
+    assert watch.next_check_s() == CHECK_S
+    listener = {"kind": "tls", "certificate": certificate, "key": key}
+    watch.use(Settings.model_validate({"listener": listener}), at_start=True)
+    assert watch.next_check_s() == CHECK_S
+    now_s = ends_s - 90.0
+    assert watch.next_check_s() == 90.0
+    now_s = ends_s
+    assert watch.next_check_s() == CHECK_S
 
 
 def test_all_parts_with_certificates_are_watched() -> None:

@@ -26,6 +26,7 @@ def judged(now_s: float, use: Use = _USE, *names: str) -> Judgement:
         (500 * DAY_S - WARNING_S, "ok", "valid until"),
         (500 * DAY_S - WARNING_S + 1, "warning", "in 29 days"),
         (499 * DAY_S, "warning", "in 1 day:"),
+        (500 * DAY_S - 60, "warning", "in less than a day:"),
         (500 * DAY_S, "error", "expired on 1971-05-16 00:00 UTC"),
     ],
 )

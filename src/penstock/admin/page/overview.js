@@ -8,12 +8,28 @@ const history = new Map();
 let before = null;
 
 export function overview(place, page) {
+  const verdict = make('div'), figures = make('div');
+  place.append(verdict, figures);
   page.every(async () => {
-    const health = await get('/readyz'), now = await api('/metrics');
-    place.replaceChildren(...shown(health.checks, now));
+    let health;
+    try {
+      health = await get('/readyz');
+    } catch (failure) {  // what was true before may not be true now
+      verdict.replaceChildren(make('h1', {}, make('span', { class: 'bad' }, '▲ No answer')));
+      throw failure;
+    }
+    verdict.replaceChildren(...judged(health.checks));
+    const now = await api('/metrics');  // fails while the broker hangs
+    figures.replaceChildren(...shown(now));
     before = { now, at: performance.now() };
   });
 }
+
+const judged = (checks) => [
+  make('h1', {}, checks.every((one) => one.passes) ? make('span', { class: 'good' }, '● Ready for clients') : make('span', { class: 'bad' }, '▲ Not ready')),
+  make('div', { class: 'cards' }, checks.map((one) => make('div', { class: 'card' }, make('h3', {}, one.check),
+    make('strong', { class: one.passes ? 'good' : 'bad' }, one.passes ? 'passes' : 'fails'), make('p', {}, one.why || '')))),
+];
 
 const sum = (metrics, name) => (metrics.samples[name] || []).reduce((all, [, value]) => all + value, 0);
 
@@ -25,7 +41,7 @@ function keep(name, value) {
   return line;
 }
 
-function shown(checks, now) {
+function shown(now) {
   const seconds = before ? (performance.now() - before.at) / 1000 : 0;
   const each = (name) => seconds > 0.2 ? Math.max(0, sum(now, name) - sum(before.now, name)) / seconds : 0;
   const moving = (title, name, unit, format = rate) => {
@@ -38,9 +54,6 @@ function shown(checks, now) {
   };
   const disk = sum(now, 'disk_free_bytes'), size = sum(now, 'disk_size_bytes');
   return [
-    make('h1', {}, checks.every((one) => one.passes) ? make('span', { class: 'good' }, '● Ready for clients') : make('span', { class: 'bad' }, '▲ Not ready')),
-    make('div', { class: 'cards' }, checks.map((one) => make('div', { class: 'card' }, make('h3', {}, one.check),
-      make('strong', { class: one.passes ? 'good' : 'bad' }, one.passes ? 'passes' : 'fails'), make('p', {}, one.why || '')))),
     make('h2', {}, 'Traffic'),
     make('div', { class: 'cards' },
       card('Clients connected', count(sum(now, 'clients_connected')), `${count(sum(now, 'sessions'))} sessions, ${count(sum(now, 'subscriptions'))} subscriptions`, sparkline(keep('clients', sum(now, 'clients_connected')), 'Clients connected')),
@@ -53,7 +66,7 @@ function shown(checks, now) {
       slow('Lag of the event loop, 99 % are below', 'loop_lag_seconds', 'how late a timer runs')),
     make('h2', {}, 'Memory and disk'),
     make('div', { class: 'cards' }, budgets(now), card('Disk', `${bytes(disk)} free`, `of ${bytes(size)}`, meter(size - disk, size, 'Disk')),
-      card('Log', bytes(sum(now, 'log_bytes')), `offsets ${count(sum(now, 'log_earliest_offset'))} to ${count(sum(now, 'log_end_offset'))}`),
+      card('Log', bytes(sum(now, 'log_bytes')), `offsets ${count(sum(now, 'log_earliest_offset'))} to ${count(sum(now, 'log_end_offset'))}, ${count(sum(now, 'log_forks'))} forks, ${count(sum(now, 'log_damaged_blocks'))} damaged blocks`),
       card('Store', sum(now, 'store_works') ? 'works' : 'cannot write', `${count(sum(now, 'store_outages'))} outages, commit under way ${span(sum(now, 'commit_waits_seconds'))}`),
       ...certificates(now),
       ...children(now),
