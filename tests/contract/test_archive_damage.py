@@ -18,7 +18,7 @@ from penstock.store.archive import ARCHIVE, decode_archive, encode_archive
 from penstock.store.archive_removal import forget
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.compaction import compact
-from penstock.store.database import COLUMN_FAMILIES, open_database
+from penstock.store.database import open_database
 from penstock.store.examination import examine
 from penstock.store.repair import repair
 from penstock.store.secondary import Extent, LogFollower
@@ -33,7 +33,6 @@ from tests.contract.archived import (
     publish_mixed,
     writing,
 )
-from tests.spark.log_writer import LogWriter
 
 
 @pytest.fixture
@@ -121,24 +120,6 @@ def test_archives_without_their_description_are_not_passed_over(several: Path) -
     database.close()
     problems = examine(several).problems
     assert problems == ["messages in an archive (1) that belongs to no stream"]
-
-
-def test_a_store_without_archives_is_opened_and_read(tmp_path: Path) -> None:
-    """One that an older Penstock wrote."""
-    (tmp_path / "data").mkdir()
-    with LogWriter(tmp_path / "data", families=COLUMN_FAMILIES[:-1]) as log:
-        log.append(10)
-        assert examine_fails_not(log)
-        assert LogFollower(log.data_dir).extent(ALARMS).end == 10
-    with writing(tmp_path / "data") as writer:
-        assert writer.end == 10
-
-
-def examine_fails_not(log: LogWriter) -> bool:
-    log.close()
-    found = examine(log.data_dir)
-    log._open()
-    return found.messages == 10
 
 
 def test_what_no_stream_reads_can_be_removed(several: Path) -> None:

@@ -22,6 +22,7 @@ from penstock.engine.batch.records import (
 )
 from penstock.engine.session.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
 from penstock.engine.session.window import AWAIT_PUBREC, PAGE_PLACES
+from penstock.errors import StoreError
 from penstock.store import records
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
@@ -162,6 +163,35 @@ def test_of_two_pages_with_one_packet_identifier_the_live_one_stays(data_dir: Pa
     assert sequences(repaired(data_dir)) == [20]
 
 
+def test_of_two_messages_with_one_packet_identifier_the_later_page_is_right(data_dir: Path) -> None:
+    copied = records.encode_page(WindowPage(9, in_flight(SENT[:PAGE_PLACES])))
+    damage(data_dir, progress={NUMBER + encode_key(9): copied})
+    (told,) = examine(data_dir).problems
+    assert told == (
+        f"the in-flight window of 'c' has {PAGE_PLACES} messages with packet identifiers of later"
+        " ones"
+    )
+    assert sequences(repaired(data_dir)) == [SENT[-1], *SENT[:PAGE_PLACES]]
+
+
+def test_a_session_whose_progress_is_lost_goes_on_behind_what_is_in_flight(data_dir: Path) -> None:
+    store = RocksStore(data_dir)
+    commit = Commit(MESSAGES)
+    commit.progress = [progress(SENT, SENT.stop, SENT.stop + 5)]
+    commit.progress[0].segments = entries(SENT.stop, 5)
+    store.commit(commit)
+    store.close()
+    damage(data_dir, remove=NUMBER)
+    with pytest.raises(StoreError, match="the progress of session 1 is missing"):
+        RocksStore(data_dir).recover()
+    assert examine(data_dir).problems == [
+        "the progress of 'c' is lost, or older than its queue: some messages may reach it again"
+    ]
+    found = repaired(data_dir)
+    assert sequences(found) == [*SENT]
+    assert (found.queue_head, found.next_sequence) == (SENT.stop, SENT.stop + 5)
+
+
 def test_progress_that_is_older_than_its_window_goes_on_behind_it(data_dir: Path) -> None:
     """With a backlog: what is in flight is not queued as well."""
     older = progress((), 3, 21)
@@ -239,6 +269,13 @@ def test_of_inbound_identifiers_as_many_others_are_told(data_dir: Path) -> None:
     damage(data_dir, remove=live, progress={key: value})
     assert examine(data_dir).problems == [told(3, 3)]
     assert repaired(data_dir).inbound == []
+
+
+def test_inbound_identifiers_that_are_left_of_a_lost_progress_stay(data_dir: Path) -> None:
+    receives(data_dir, FIRST_PAGE + LAST_PAGE)
+    damage(data_dir, remove=NUMBER)
+    assert [line for line in examine(data_dir).problems if "the progress of 'c' is lost" in line]
+    assert ids_in(repaired(data_dir).inbound) == FIRST_PAGE + LAST_PAGE
 
 
 def test_messages_that_wait_for_pubrel_stay_with_their_identifiers(data_dir: Path) -> None:

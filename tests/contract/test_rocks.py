@@ -12,7 +12,10 @@ from rocksdict import Options, Rdict
 from penstock.engine.batch.commit import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
-from penstock.store.database import COLUMN_FAMILIES, STORE_DIRECTORY
+from penstock.store.backup import back_up_offline
+from penstock.store.database import COLUMN_FAMILIES, FORMAT, STORE_DIRECTORY
+from penstock.store.examination import examine
+from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import Watermark, read_watermark
 from tests.contract.test_store import rows
@@ -93,8 +96,18 @@ def tampered(data_dir: Path, key: bytes, value: bytes | None) -> None:
     database.close()
 
 
+OTHER_FORMAT = "^the store has format {}, and this version of Penstock reads format 3: {}$"
+OPEN_ONCE = "start version 0.1.0 on it once, which makes it one of that format"
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "says"), [(b"format", b"99", "format 99"), (b"epoch", None, "no epoch")]
+    ("key", "value", "says"),
+    [
+        (b"format", b"1", OTHER_FORMAT.format(1, OPEN_ONCE)),
+        (b"format", b"2", OTHER_FORMAT.format(2, OPEN_ONCE)),
+        (b"format", b"4", OTHER_FORMAT.format(4, "use the version that wrote it")),
+        (b"epoch", None, "no epoch"),
+    ],
 )
 def test_a_wrong_format_is_refused_and_left_alone(
     tmp_path: Path, key: bytes, value: bytes | None, says: str
@@ -106,6 +119,24 @@ def test_a_wrong_format_is_refused_and_left_alone(
     for _ in range(2):
         with pytest.raises(StoreFormatError, match=says):
             RocksStore(tmp_path)
+
+
+def test_commands_refuse_a_store_of_another_format_and_leave_it_alone(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    store = RocksStore(data_dir)
+    store.commit(rows(0, 3))
+    store.close()
+    tampered(data_dir, b"format", b"1")
+    for command in (
+        lambda: examine(data_dir),
+        lambda: repair(data_dir),
+        lambda: back_up_offline(data_dir, tmp_path / "backup"),
+    ):
+        with pytest.raises(StoreFormatError, match=OTHER_FORMAT.format(1, OPEN_ONCE)):
+            command()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    tampered(data_dir, b"format", FORMAT)
+    assert examine(data_dir).problems == []
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ def progress(
 def entries(first: int, count: int) -> list[PackedRun]:
     run = PackedRun(first)
     for n in range(first, first + count):
-        shared = ("$share/g/t", 1, n % 2 == 0) if n % 3 else None
-        assert run.add(n, n + 100, n % 7, (n % 3, n % 2 == 0, (n,), shared))
+        assert run.add(n, n + 100, n % 7, (n % 3, n % 2 == 0, (n,), None))
     return [run]
 
 
@@ -94,7 +93,6 @@ def told(runs: list[PackedRun]) -> list[tuple[object, ...]]:
             item.qos,
             item.retain,
             item.subscription_ids,
-            item.shared_origin and item.shared_origin.kind(),
         )
         for run in runs
         for item in map(run.delivery, range(len(run)))

@@ -37,10 +37,8 @@ class LogWriter:
         self,
         data_dir: Path,
         epoch: str = "20261121T000000-00000001",
-        families: tuple[str, ...] = COLUMN_FAMILIES,
     ) -> None:
         self.data_dir = data_dir
-        self._families = families
         self.epoch = epoch
         data_dir.mkdir(parents=True, exist_ok=True)
         self._open()
@@ -147,6 +145,6 @@ class LogWriter:
         self._database = Rdict(
             str(self.data_dir / "store"),
             options,
-            column_families={name: Options(raw_mode=True) for name in self._families},
+            column_families={name: Options(raw_mode=True) for name in COLUMN_FAMILIES},
         )
         self._log = self._database.get_column_family_handle("log")

@@ -106,7 +106,7 @@ def _summary_pairs(found: Examination) -> list[tuple[str, str]]:
         ("epoch", found.epoch),
         *(("before that", f"{epoch}, up to offset {end:,}") for epoch, end in found.lineage[::-1]),
         ("created", f"{datetime.fromtimestamp(found.created_at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"),
-        ("format", _format_text(found.format)),
+        ("format", found.format),
         ("commits", f"{found.commits:,}"),
         *(("opened", _openings_text(found)) for _ in found.runs[:1]),
         ("log", f"{span}, {found.chunks:,} chunks, {found.log_size_bytes:,} bytes"),
@@ -127,14 +127,6 @@ def _summary_pairs(found: Examination) -> list[tuple[str, str]]:
 def _openings_text(found: Examination) -> str:
     newest = [f"{run.begin:,}" for run in found.runs[1:]][-_OPENINGS_SHOWN:]
     return f"for writing at offset {', '.join(newest)}"
-
-
-def _format_text(number: str) -> str:
-    from penstock.store.database import FORMAT
-
-    if number in ("", FORMAT.decode()):
-        return number
-    return f"{number}, of an older version; {FORMAT.decode()} once a broker starts on it"
 
 
 def _archive_text(archive: Archive) -> str:

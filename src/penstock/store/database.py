@@ -7,7 +7,7 @@ meta          format, epoch, lineage,        (``store.identity``)
               created_at_us, commits,
               given_up (by a repair), clock,
               parts (a large value was
-              written), migrating,
+              written)
               runs                           (``store.history``)
               log_bytes_appended,            total size of all chunks that commits wrote
               log_bytes_removed              total size of all chunks that ``trim_log`` removed
@@ -26,7 +26,7 @@ progress      session number                 queue head, next sequence, lanes
                                              inbound packet ids (``engine.session.inbound``)
 retained      topic                          message
 wills         client identifier              will
-archive       archive number, base offset    piece (``store.archive``); older stores have none
+archive       archive number, base offset    piece (``store.archive``)
 parts         family and key of the value,   part of a large value (``store.parts``); a store
               write id, part number          without large values has none
 ============= ============================== ===================================
@@ -95,12 +95,9 @@ COLUMN_FAMILIES: Final = (
     "archive",
 )
 ARCHIVE_FAMILY: Final = "archive"
-"""The column family that a store of an older Penstock lacks until it is opened for writing."""
 
 FORMAT: Final = b"3"
-"""The format that this Penstock writes. Older ones wrote format 1, and 2 from the first large value
-on; both are migrated to this one when a broker starts (``store.migration``)."""
-FORMATS_READ: Final = (b"1", b"2", FORMAT)
+"""The format of all released versions. Versions before 0.1.0 wrote 1 and 2."""
 FORMAT_KEY: Final = b"format"
 CLUSTER_POSITION_KEY: Final = b"cluster/position"
 """The key of the position in the cluster's log in a store that is a view of it. The log's records
@@ -509,8 +506,7 @@ def open_for_reading(data_dir: Path) -> Database:
     path = data_dir / STORE_DIRECTORY
     _mend(data_dir)
     there = _existing_families(path)
-    names = [name for name in COLUMN_FAMILIES if name in there or name != ARCHIVE_FAMILY]
-    names += {PARTS_FAMILY} & there
+    names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & there)]
     return Database(_open(path, AccessType.read_only(), names), data_dir, names)
 
 

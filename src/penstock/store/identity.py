@@ -24,7 +24,6 @@ from penstock.store.database import (
     CLUSTER_POSITION_KEY,
     FORMAT,
     FORMAT_KEY,
-    FORMATS_READ,
     STORE_DIRECTORY,
     Database,
     has_database,
@@ -39,6 +38,7 @@ from penstock.store.diagnosis import (
 )
 from penstock.store.watermark import Watermark, read_watermark
 
+_BEFORE_RELEASES: Final = (b"1", b"2")  # formats of versions before 0.1.0, which reads them
 _EPOCH_TIME: Final = "%Y%m%dT%H%M%S"
 _SECOND: Final = timedelta(seconds=1)
 
@@ -47,7 +47,7 @@ EPOCH: Final = b"epoch"
 LINEAGE: Final = b"lineage"
 CREATED_AT: Final = b"created_at_us"
 CLOCK: Final = b"clock"
-"""The key of the steady clock's state (``engine.batch.steady_clock``); older stores have none."""
+"""The key of the steady clock's state (``engine.batch.steady_clock``)."""
 GIVEN_UP: Final = b"given_up"
 SEAMS: Final = b"seams"
 """The key of the offsets at which a repair found that the chain (``store.chain``) breaks."""
@@ -132,14 +132,17 @@ def refuse_format(version: bytes) -> None:
     """Raise if this version cannot read stores of the format ``version``.
 
     Raises:
-        StoreFormatError: the format is not in ``FORMATS_READ``.
+        StoreFormatError: the format is not ``FORMAT``.
     """
-    if version not in FORMATS_READ:
-        raise StoreFormatError(
-            f"the store has format {version.decode(errors='replace')}, this version of "
-            f"Penstock reads formats {FORMATS_READ[0].decode()} to {FORMAT.decode()}: use the"
-            " version that wrote it"
-        )
+    if version == FORMAT:
+        return
+    remedy = "use the version that wrote it"
+    if version in _BEFORE_RELEASES:
+        remedy = "start version 0.1.0 on it once, which makes it one of that format"
+    raise StoreFormatError(
+        f"the store has format {version.decode(errors='replace')}, and this version of Penstock"
+        f" reads format {FORMAT.decode()}: {remedy}"
+    )
 
 
 def read_lineage(database: Database) -> list[tuple[str, int]]:

@@ -21,8 +21,6 @@ under the same key: a reader in another process (``store.secondary``) could mix 
 A head begins with a byte with which no other large value begins (a chunk begins with FF, a record
 with a MessagePack array, a piece of an archive with the highest byte of an offset). The column
 family of parts is created for a store's first large value; ``meta`` records that (``PARTS_KEY``).
-Before format 3 the first large value made a store one of format 2, for the first versions of
-Penstock could not read parts.
 """
 
 from __future__ import annotations

@@ -94,9 +94,8 @@ class QueueExaminer:
             if number in self._clients:
                 self._without_progress.add(number)
         beside = self._pages.pop(number, _empty(number))
-        pages = {page.number: page for page in progress.pages + beside.pages}
-        progress.pages = [pages[at] for at in sorted(pages)]
-        progress.inbound = sorted(dict(progress.inbound + beside.inbound).items())
+        progress.pages = sorted(beside.pages, key=lambda page: page.number)
+        progress.inbound = sorted(beside.inbound)
         self._lane_heads[number, 0] = progress.queue_head
         self._lane_next[number, 0] = progress.next_sequence
         for lane, head, following in progress.lanes:
@@ -199,33 +198,27 @@ class QueueExaminer:
 
     def _take_segment(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
-        remaining: list[PackedRun] = []
-        is_changed = False
-        for run in records.decode_segment(value):
-            lane = run.first >> PRIORITY_SHIFT
-            head = self._lane_heads.get((number, lane), 0)
-            passed = max(0, min(len(run), head - run.first))  # they have left the queue
-            self._findings.queued += len(run) - passed
-            if number in self._clients:
-                self._note_bounds((number, lane), run)
-            elif len(run) > passed:
-                self._findings.lost_session_numbers.add(number)
-                self._findings.add_problem(
-                    f"{len(run) - passed} queued messages belong to no session ({number})"
-                )
-            if self._all_in_log(run.offsets[passed:]):
-                remaining.append(run)
-            else:
-                is_changed = True
-                remaining.extend(self._without_lost(number, run, passed))
+        run = records.decode_segment(value)
+        lane = run.first >> PRIORITY_SHIFT
+        head = self._lane_heads.get((number, lane), 0)
+        passed = max(0, min(len(run), head - run.first))  # they have left the queue
+        self._findings.queued += len(run) - passed
+        if number in self._clients:
+            self._note_bounds((number, lane), run)
+        elif len(run) > passed:
+            self._findings.lost_session_numbers.add(number)
+            self._findings.add_problem(
+                f"{len(run) - passed} queued messages belong to no session ({number})"
+            )
+        is_whole = self._all_in_log(run.offsets[passed:])
+        parts = [] if is_whole else self._without_lost(number, run, passed)
         if self._copy is None or number not in self._clients:
             return
-        if not is_changed:
+        if is_whole:
             self._copy.put("queue", key, value)
-            return
-        for run in remaining:
+        for part in parts:
             self._copy.put(
-                "queue", encode_key(number) + encode_key(run.first), records.encode_segment(run)
+                "queue", encode_key(number) + encode_key(part.first), records.encode_segment(part)
             )
 
     def _note_bounds(self, lane: _Lane, run: PackedRun) -> None:

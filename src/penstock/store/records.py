@@ -1,7 +1,7 @@
 """Encodes the engine's records as values of the store's column families, and decodes them.
 
 Each value is a MessagePack array. Its first element is the version of its layout, so that the
-layout of one kind of value can change without the others. A field that stores of older versions
+layout of one kind of value can change without the others. A field that stores of released versions
 lack is at the end, and has a default. The decoding functions raise ``msgspec.MsgspecError`` for
 bytes that cannot be decoded.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,12 +25,9 @@ from penstock.engine.batch.records import (
     WillRecord,
     WindowEntry,
     WindowPage,
-    packet_id_checksum,
 )
 from penstock.engine.batch.steady_clock import ClockRecord, Leads
 from penstock.engine.message import Message
-from penstock.engine.session.inbound import pages_of
-from penstock.engine.session.window import PAGE_PLACES
 from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1
@@ -44,10 +41,6 @@ _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
 
 
-# a delivery by a shared subscription: (sequence, its filter, QoS and RETAIN as published)
-_Shared1: TypeAlias = tuple[int, str, int, bool]
-
-
 class _SessionRow(msgspec.Struct, array_like=True):
     """The stored form of a session; its client identifier is the key."""
 
@@ -55,33 +48,14 @@ class _SessionRow(msgspec.Struct, array_like=True):
     number: int
     expiry_interval_s: int
     disconnected_at_us: int
-    limits_name: str = ""
-    username: str | None = None
-    is_owner_known: bool = False
-    account: str = ""
+    limits_name: str
+    username: str | None
+    is_owner_known: bool
+    account: str
 
 
-class _Progress1(msgspec.Struct, array_like=True):
-    """The stored form of progress in layout 1, of stores of formats 1 and 2: it contains the
-    window.
-
-    Shared subscriptions and sizes of the window's messages are in lists of their own.
-    """
-
-    layout: int
-    queue_head: int
-    next_sequence: int
-    window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]]
-    inbound: list[int]
-    shared: list[_Shared1] = []  # this field and the following ones are missing in oldest stores
-    lanes: list[LaneEntry] = []
-    unreleased: list[UnreleasedEntry] = []
-    window_sizes: list[int] = []
-    sent_below: int = 0
-
-
-class _Progress2(msgspec.Struct, array_like=True):
-    """The stored form of progress in layout 2: pages have records of their own."""
+class _ProgressRow(msgspec.Struct, array_like=True):
+    """The stored form of a session's progress; its pages have records of their own."""
 
     layout: int
     queue_head: int
@@ -101,27 +75,14 @@ class _Page(msgspec.Struct, array_like=True):
     entries: list[WindowEntry]
 
 
-class _Segment1(msgspec.Struct, array_like=True):
-    """The stored form of a queue's segment in layout 1.
-
-    Each entry is a delivery: sequence, log offset, QoS, RETAIN, subscription identifiers.
-    """
-
-    layout: int
-    entries: list[tuple[int, int, int, bool, tuple[int, ...]]]
-    shared: list[_Shared1] = []
-
-
-# Layout 2: columns, see ``engine.batch.packed_run``; numbers little-endian.
-_Segment2 = tuple[int, int, bytes, bytes, bytes, list[Kind]]
+# columns, see ``engine.batch.packed_run``; numbers little-endian.
+_Segment = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
 _session = msgspec.msgpack.Decoder(_SessionRow)
-_progress_1 = msgspec.msgpack.Decoder(_Progress1)
-_progress_2 = msgspec.msgpack.Decoder(_Progress2)
+_progress = msgspec.msgpack.Decoder(_ProgressRow)
 _page = msgspec.msgpack.Decoder(_Page)
 _inbound = msgspec.msgpack.Decoder(tuple[int, int])
-_segment_1 = msgspec.msgpack.Decoder(_Segment1)
-_segment_2 = msgspec.msgpack.Decoder(_Segment2)
+_segment = msgspec.msgpack.Decoder(_Segment)
 
 
 class _ProducerValue(msgspec.Struct, array_like=True):
@@ -141,7 +102,7 @@ class _MessageValue(msgspec.Struct, array_like=True):
 
     layout: int
     message: _MessageRow
-    lead_us: int = 0
+    lead_us: int
 
 
 _message = msgspec.msgpack.Decoder(_MessageValue)
@@ -155,7 +116,7 @@ class _WillRow(msgspec.Struct, array_like=True):
     message: _MessageRow
     delay_s: int
     due_at_us: int
-    username: str | None = None
+    username: str | None
     has_own_authorize: bool = False
 
 
@@ -188,7 +149,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
         row.disconnected_at_us,
         row.limits_name,
         row.username,
-        row.is_owner_known or row.username is not None,
+        row.is_owner_known,
         row.account,
     )
 
@@ -241,32 +202,9 @@ def encode_progress(progress: SessionState) -> bytes:
 
 
 def decode_progress(number: int, value: bytes) -> SessionState:
-    """Return the progress of session ``number`` that is stored as ``value``.
-
-    It has pages only where ``value`` is of layout 1, which contains the window.
-    """
-    if has_window(value):
-        old = _progress_1.decode(value)
-        head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
-        return SessionState(
-            *(
-                number,
-                head,
-                following,
-                pages,
-                pages_of(old.inbound),
-                [],
-                [],
-                old.lanes,
-                old.unreleased,
-            ),
-            sent_below=old.sent_below,
-            window_len=len(old.window),
-            window_checksum=packet_id_checksum([entry[0] for entry in old.window]),
-            inbound_len=len(old.inbound),
-            inbound_checksum=packet_id_checksum(old.inbound),
-        )
-    kept = _progress_2.decode(value)
+    """Return the progress of session ``number`` that is stored as ``value``, without pages and
+    segments."""
+    kept = _progress.decode(value)
     return SessionState(
         number,
         kept.queue_head,
@@ -284,23 +222,6 @@ def decode_progress(number: int, value: bytes) -> SessionState:
         kept.inbound_len,
         kept.inbound_checksum,
     )
-
-
-def has_window(value: bytes) -> bool:
-    """Return whether a session's stored progress is of layout 1, which contains the window."""
-    return value[1] == _LAYOUT  # the first element of the array, a small number
-
-
-def _pages_of(old: _Progress1) -> list[WindowPage]:
-    shared = {sequence: (name, qos, retain) for sequence, name, qos, retain in old.shared}
-    sizes = old.window_sizes or [0] * len(old.window)
-    entries: list[WindowEntry] = [
-        (*entry, size, shared.get(entry[2])) for entry, size in zip(old.window, sizes, strict=True)
-    ]
-    return [
-        WindowPage(first // PAGE_PLACES, entries[first : first + PAGE_PLACES])
-        for first in range(0, len(entries), PAGE_PLACES)
-    ]
 
 
 def encode_page(page: WindowPage) -> bytes:
@@ -337,19 +258,9 @@ def encode_segment(segment: PackedRun) -> bytes:
     )
 
 
-def decode_segment(value: bytes) -> list[PackedRun]:
-    """Return the runs of a stored segment: one, or several for a segment of layout 1."""
-    runs: list[PackedRun] = []
-    if value[1] == _LAYOUT:  # the first element of the array, a small number
-        kept = _segment_1.decode(value)
-        shared = {sequence: (name, qos, retain) for sequence, name, qos, retain in kept.shared}
-        for sequence, offset, qos, retain, ids in kept.entries:
-            kind = (qos, retain, ids, shared.get(sequence))
-            if not runs or not runs[-1].add(sequence, offset, 0, kind):
-                runs.append(PackedRun(sequence))
-                runs[-1].add(sequence, offset, 0, kind)
-        return runs
-    _, first, offsets, sizes, kinds, table = _segment_2.decode(value)
+def decode_segment(value: bytes) -> PackedRun:
+    """Return the segment that is stored as ``value``."""
+    _, first, offsets, sizes, kinds, table = _segment.decode(value)
     count = len(kinds)
     if (len(offsets), len(sizes)) != (8 * count, 4 * count) or max(kinds, default=-1) >= len(table):
         raise msgspec.ValidationError("the columns of a queue's segment do not fit together")
@@ -358,7 +269,7 @@ def decode_segment(value: bytes) -> list[PackedRun]:
     run.sizes = _numbers("I", sizes)
     run.kinds = bytearray(kinds)
     run.table = table
-    return [run]
+    return run
 
 
 def _little_endian(numbers: array[int]) -> bytes:

@@ -89,7 +89,6 @@ from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.mark import Mark, Verdict
-from penstock.store.migration import migrate
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, LargeValue, cut, new_write_id
@@ -188,7 +187,6 @@ class RocksStore:
                 data_dir / WATERMARK_FILE,
             )
         self.epoch = read_epoch(self._database) or begin_epoch(self._database)
-        migrate(self._database)
         self._end = find_end(self._database)
         self._runs = begin_run(self._database, self.epoch, self._end)
         self._lineage = read_lineage(self._database)
@@ -247,8 +245,7 @@ class RocksStore:
             number = decode_key(key[:8])
             first = decode_key(key[8:])
             runs = recovered.queues.setdefault(number, [])
-            for run in records.decode_segment(value):
-                append_run(runs, run)
+            append_run(runs, records.decode_segment(value))
             recovered.segments.setdefault(number, []).append(first)
         recovered.retained = self._large_retained.recover(self._database)
         for key, value in self._database.items("wills"):

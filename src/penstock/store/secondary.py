@@ -84,7 +84,7 @@ ROWS_MAX: Final = 16_384
 BYTES_MAX: Final = 8 * 1_048_576
 """A batch of rows ends after the chunk with which its chunks have this size."""
 
-_COLUMN_FAMILIES: Final = ("meta", "log")
+_COLUMN_FAMILIES: Final = ("meta", "log", ARCHIVE_FAMILY)
 
 _Holes: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -121,12 +121,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _OpenDatabase:
-    """The open database and its column families; `archive` and `parts` may not exist yet."""
+    """The open database and its column families; `parts` may not exist yet."""
 
     database: Rdict
     meta: Rdict
     log: Rdict
-    archive: Rdict | None
+    archive: Rdict
     parts: Rdict | None
 
 
@@ -394,7 +394,7 @@ class LogFollower:
     ) -> Iterator[Rows]:
         """Yield the rows of an archive from `start` up to `end`, or up to the first gap."""
         position = start
-        if handles.archive is not None and position < archive.covered:
+        if position < archive.covered:
             pieces = handles.archive.iter()
             pieces.seek_for_prev(archive.piece_key(position))
             if not pieces.valid():
@@ -527,7 +527,7 @@ class LogFollower:
         options.set_max_open_files(-1)  # a file the broker deletes stays readable while open
         try:
             there = set(Rdict.list_cf(str(self._store)))
-            names = [*_COLUMN_FAMILIES, *({ARCHIVE_FAMILY, PARTS_FAMILY} & there)]
+            names = [*_COLUMN_FAMILIES, *({PARTS_FAMILY} & there)]
             database = Rdict(
                 str(self._store),
                 options,
@@ -540,7 +540,7 @@ class LogFollower:
             database,
             database.get_column_family("meta"),
             database.get_column_family("log"),
-            database.get_column_family(ARCHIVE_FAMILY) if ARCHIVE_FAMILY in names else None,
+            database.get_column_family(ARCHIVE_FAMILY),
             database.get_column_family(PARTS_FAMILY) if PARTS_FAMILY in names else None,
         )
         self._epoch = _read_epoch(handles.meta, self._store)
@@ -590,8 +590,6 @@ def _read_archives(handles: _OpenDatabase) -> tuple[Archive, ...]:
         found.append(decode_archive(entries.value()))
         entries.next()
     raise_if_unreadable(entries)
-    if found and handles.archive is None:
-        raise StoreNotReady("the archives were made after the log was opened")
     return tuple(found)
 
 

@@ -17,7 +17,6 @@ from penstock.engine.batch.records import (
 )
 from penstock.engine.message import Message
 from penstock.engine.session.inbound import ids_in, pages_of
-from penstock.engine.session.window import PAGE_PLACES
 from penstock.protocol.packets import Subscription
 from penstock.store import records
 
@@ -27,7 +26,7 @@ QOS = st.integers(0, 2)
 IDS = st.lists(st.integers(1, 268_435_455), max_size=3).map(tuple)
 PACKET_ID = st.integers(1, 65535)
 SIZE = st.integers(0, 2**32 - 1)
-KIND = st.tuples(QOS, st.booleans(), IDS, st.none() | st.tuples(TEXT, QOS, st.booleans()))
+KIND = st.tuples(QOS, st.booleans(), IDS, st.none())
 SHARED = st.none() | st.tuples(TEXT, QOS, st.booleans())
 WINDOW_ENTRY = st.tuples(
     PACKET_ID, st.integers(1, 3), NUMBER, NUMBER, QOS, st.booleans(), IDS, SIZE, SHARED
@@ -75,20 +74,6 @@ def test_sessions(
     ) == (number, expiry_s, at_us, limits_name, username)
 
 
-def test_a_session_of_an_older_store_has_no_zone() -> None:
-    read = records.decode_session("c", msgspec.msgpack.encode((1, 7, 3600, 99)))
-    assert (read.number, read.expiry_interval_s, read.disconnected_at_us) == (7, 3600, 99)
-    assert read.limits_name == ""
-
-
-@pytest.mark.parametrize(("username", "is_owned"), [(None, False), ("alice", True)])
-def test_whose_a_session_of_an_older_store_is(username: str | None, is_owned: bool) -> None:
-    """It names the user who used it last; for an anonymous one it has nothing."""
-    row = msgspec.msgpack.encode((1, 7, 3600, 99, "main", username))
-    read = records.decode_session("c", row)
-    assert (read.username, read.is_owner_known) == (username, is_owned)
-
-
 def test_an_anonymous_client_owns_a_session() -> None:
     value = records.encode_session(SessionRecord("c", 7, 3600, 99, "main", None, True))
     assert records.decode_session("c", value).is_owner_known
@@ -119,7 +104,6 @@ def test_progress(
     value = records.encode_progress(
         SessionState(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 14, 4, 30)
     )
-    assert not records.has_window(value)
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.lanes, read.unreleased) == (lanes, held)
@@ -154,7 +138,6 @@ def told(run: PackedRun) -> list[tuple[object, ...]]:
             item.qos,
             item.retain,
             item.subscription_ids,
-            item.shared_origin and item.shared_origin.kind(),
         )
         for item in map(run.delivery, range(len(run)))
     ]
@@ -165,43 +148,8 @@ def test_segments(first: int, deliveries: list[tuple[int, int, Kind]]) -> None:
     segment = PackedRun(first)
     for number, (offset, size_bytes, kind) in enumerate(deliveries):
         assert segment.add(first + number, offset, size_bytes, kind)
-    (read,) = records.decode_segment(records.encode_segment(segment))
+    read = records.decode_segment(records.encode_segment(segment))
     assert told(read) == told(segment)
-
-
-def test_what_an_older_version_wrote_is_read() -> None:
-    """Segments of layout 1, progress without lanes."""
-    entries = [(7, 70, 1, False, ()), (8, 80, 2, True, (3, 4)), (12, 90, 1, False, ())]
-    runs = records.decode_segment(
-        msgspec.msgpack.encode((1, entries, [(8, "$share/g/t", 2, True)]))
-    )
-    assert [told(run) for run in runs] == [
-        [(7, 70, 0, 1, False, (), None), (8, 80, 0, 2, True, (3, 4), ("$share/g/t", 2, True))],
-        [(12, 90, 0, 1, False, (), None)],
-    ]
-    progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
-    assert (progress.queue_head, progress.next_sequence) == (7, 13)
-    assert (progress.inbound, progress.lanes, progress.unreleased) == ([(0, 16)], [], [])
-    assert (progress.pages, progress.sent_below) == ([], 0)
-    assert (progress.window_len, progress.inbound_len, progress.inbound_checksum) == (0, 1, 16)
-
-
-def test_the_window_in_an_older_progress_becomes_pages() -> None:
-    window = [(n, 1 + n % 3, n + 1, 100 + n, 1, False, ()) for n in range(1, PAGE_PLACES + 3)]
-    sizes = [10 * n for n, *_ in window]
-    shared = [(3, "$share/g/t", 2, True)]
-    old = (1, 7, 30, window, [4], shared, [(9, 5, 6)], [(4, 1, 2)], sizes, 8)
-    value = msgspec.msgpack.encode(old)
-    assert records.has_window(value)
-    read = records.decode_progress(5, value)
-    assert [(page.number, len(page.entries)) for page in read.pages] == [(0, PAGE_PLACES), (1, 2)]
-    kinds = {sequence: (name, qos, retain) for sequence, name, qos, retain in shared}
-    assert read.in_flight() == [
-        (*entry, size, kinds.get(entry[2])) for entry, size in zip(window, sizes, strict=True)
-    ]
-    assert (read.lanes, read.unreleased, read.sent_below) == ([(9, 5, 6)], [(4, 1, 2)], 8)
-    without_sizes = records.decode_progress(5, msgspec.msgpack.encode(old[:8]))
-    assert [entry[7] for entry in without_sizes.in_flight()] == [0] * len(window)
 
 
 @given(MESSAGE)
@@ -217,10 +165,11 @@ def test_wills(message: Message, delay_s: int, due_at_us: int, username: str | N
     assert (read.delay_s, read.due_at_us, read.username) == (delay_s, due_at_us, username)
 
 
-def test_a_will_of_an_older_store_has_no_user_name() -> None:
+def test_a_will_of_version_0_1_0_has_no_port_of_its_own() -> None:
     row = ("t", b"x", 1, False, "c", 5, b"")
-    read = records.decode_will(msgspec.msgpack.encode((1, row, 7, 9)))
-    assert (read.message.topic, read.delay_s, read.due_at_us, read.username) == ("t", 7, 9, None)
+    read = records.decode_will(msgspec.msgpack.encode((1, row, 7, 9, "alice")))
+    assert (read.message.topic, read.delay_s, read.due_at_us, read.username) == ("t", 7, 9, "alice")
+    assert not read.has_own_authorize
 
 
 @pytest.mark.parametrize(

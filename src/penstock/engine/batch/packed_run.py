@@ -16,12 +16,11 @@ from __future__ import annotations
 from array import array
 from typing import Final, TypeAlias, final
 
-from penstock.engine.message import Delivery, SharedOrigin
+from penstock.engine.message import Delivery
 
-# a shared subscription: its filter, QoS and retain as published
-SharedKind: TypeAlias = tuple[str, int, bool]
-# QoS, RETAIN, subscription identifiers, and the shared subscription of the delivery
-Kind: TypeAlias = tuple[int, bool, tuple[int, ...], SharedKind | None]
+# QoS, RETAIN, subscription identifiers, and a place that is free: it had the shared subscription of
+# the delivery before each group had a queue of its own
+Kind: TypeAlias = tuple[int, bool, tuple[int, ...], None]
 
 RUN_LEN_MAX: Final = 4096
 _KINDS_MAX: Final = 255
@@ -74,9 +73,7 @@ class PackedRun:
 
     def put(self, delivery: Delivery) -> bool:
         """Append ``delivery`` as ``add`` does."""
-        origin = delivery.shared_origin
-        shared = None if origin is None else origin.kind()
-        kind = (delivery.qos, delivery.retain, delivery.subscription_ids, shared)
+        kind = (delivery.qos, delivery.retain, delivery.subscription_ids, None)
         return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
 
     def copy(self) -> PackedRun:
@@ -90,17 +87,11 @@ class PackedRun:
 
     def delivery(self, position: int) -> Delivery:
         """Return the delivery at ``position``, 0 = the first, without its body."""
-        qos, retain, subscription_ids, shared = self.table[self.kinds[position]]
+        qos, retain, subscription_ids, _ = self.table[self.kinds[position]]
         sequence = self.first + position
         found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
         found.size_bytes = self.sizes[position]
-        if shared is not None:
-            found.shared_origin = SharedOrigin(shared[0], shared[1], shared[2])
         return found
-
-    def is_shared(self) -> bool:
-        """Return whether the run has deliveries of a shared subscription."""
-        return any(kind[3] is not None for kind in self.table)
 
     def size_bytes(self, position: int) -> int:
         """Return the bytes of all messages from ``position`` on."""

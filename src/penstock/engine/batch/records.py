@@ -14,16 +14,16 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias, final
 
 from penstock.engine.access.access import Authorize
-from penstock.engine.batch.packed_run import PackedRun, SharedKind
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Message
 from penstock.protocol.packets import Subscription
 
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers, bytes of
-# the message, and the shared subscription that it was sent for)
+# the message, and the shared subscription that it was sent for: filter, qos, retain as published)
 WindowEntry: TypeAlias = tuple[
-    int, int, int, int, int, bool, tuple[int, ...], int, SharedKind | None
+    int, int, int, int, int, bool, tuple[int, ...], int, tuple[str, int, bool] | None
 ]
 # (number, queue head, next sequence) of a lane of the queue other than the first, see ``queue``
 LaneEntry: TypeAlias = tuple[int, int, int]
@@ -48,7 +48,8 @@ class SessionRecord:
             it is connected.
         limits_name: the name of its limits, see ``Session``; empty if not known.
         username: the user's name; None for an anonymous client.
-        is_owner_known: whether ``username`` is known; False for sessions of an older Penstock.
+        is_owner_known: whether ``username`` is known; False for sessions that were imported without
+            their owner.
         account: the key of its memory account, see ``accounts``; empty for the common account.
     """
 
@@ -148,7 +149,7 @@ class SessionState:
         lanes: number, head and next sequence of each lane other than the first.
         unreleased: the received messages of an MQTT 3.1 client that wait for their PUBREL.
         sent_below: queued QoS 1 messages of the first lane with a lower sequence may have been sent
-            (``stored_queue``); 0 in a store of an older Penstock.
+            (``stored_queue``).
         window_len: the number of entries on all pages of the window, so that a repair detects
             missing and stale pages; -1 if the store does not have this number.
         next_place: the place of the next message in the window. Places ascend and are never

@@ -7,7 +7,7 @@
 
 Each user has an account; anonymous clients have one for each address (each /64 of IPv6). An account
 may use a share of each limit in ``budget``, and of the number of sessions. The sessions of bridges,
-and sessions that an older store has without their owner, belong to ``Accounts.common``, to which
+and sessions that were imported without their owner, belong to ``Accounts.common``, to which
 only the limits of the whole broker apply.
 
 A session stays in the account in which it was created.

@@ -275,11 +275,6 @@ class GroupQueue(StoredState):
         self._context.batch.note_moved(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
-    def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Append a delivery that a store of an older format had in a member's queue, regardless of
-        the limits."""
-        self._append(delivery, priority)
-
     def find(self, taker: GroupMember) -> Delivery | None:
         """Return the first message that ``taker`` may take, left in place, with its body; None if
         there is none.

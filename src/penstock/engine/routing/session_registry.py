@@ -130,7 +130,7 @@ class Registry:
     def may_open(self, client_id: str, username: str | None) -> bool:
         """Return whether ``username`` (None: anonymous) may open the session of ``client_id``.
 
-        If there is no such session, or its owner is not known (an older store), any user may.
+        If there is no such session, or its owner is not known (it was imported), any user may.
         """
         session = self.sessions.get(client_id)
         return session is None or not session.is_owner_known or session.username == username
@@ -297,7 +297,7 @@ class Registry:
             if owner is not None and kept.subscription is not None:
                 entry = SessionSubscription(kept.subscription, kept.identifier)
                 self._router.subscribe(owner, entry)
-        sharing.recover(list(self.sessions.values()))
+        sharing.end_recovery()
         for record in records:
             session = self.sessions[record.client_id]
             sharing.member_disconnected(session, now)

@@ -284,11 +284,6 @@ class SharedGroup(GroupSource):
         session.outbound.remove_in_flight(entries)
         self._context.groups_with_backlog[self.topic_filter] = self
 
-    def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Append a delivery that a store of an older format had in a member's queue."""
-        self.queue.adopt(delivery, priority)
-        self._context.groups_with_backlog[self.topic_filter] = self
-
     def restore(self, record: SessionRecord, recovered: RecoveredState) -> None:
         """Restore the queue from the store."""
         number = record.number

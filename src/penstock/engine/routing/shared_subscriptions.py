@@ -14,7 +14,6 @@ ends a message for the whole group [MQTT-4.8.2-6].
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import final
 from zlib import crc32
 
@@ -28,7 +27,6 @@ from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.routing.shared_group import SharedGroup
-from penstock.engine.session.legacy_queue import LegacyRun
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import share_name
@@ -168,12 +166,8 @@ class SharedSubscriptions(MemberConnections):
         self._recovered = recovered
         self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
 
-    def recover(self, sessions: list[Session]) -> None:
-        """Drop the queues of groups without members, and move the legacy queues of ``sessions``.
-
-        The caller must have restored all subscriptions. The first commit adds the moved messages to
-        the queue of the group, and removes them from that of the member.
-        """
+    def end_recovery(self) -> None:
+        """Drop the queues of groups without members: all subscriptions are restored."""
         for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
                 waiting = _count_waiting(record.number, self._recovered)
@@ -182,35 +176,6 @@ class SharedSubscriptions(MemberConnections):
             self._context.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}
-        taken = [session.take_legacy_queue() for session in sessions]
-        queues = [queue for queue in taken if queue is not None]
-        self._move_legacy([run for queue in queues for run in queue.runs])
-        for queue in queues:
-            queue.drop()
-
-    def _move_legacy(self, runs: list[LegacyRun]) -> None:
-        """Move deliveries of groups from members' queues to the groups' queues, by log offset."""
-        heads: list[tuple[int, int]] = []
-        for place, run in enumerate(runs):
-            if run.advance():
-                heads.append((run.offset, place))
-        heapify(heads)
-        while heads:
-            _, place = heappop(heads)
-            run = runs[place]
-            delivery = run.delivery()
-            shared = delivery.shared_origin
-            assert shared is not None
-            group = self.groups.get(shared.topic_filter)
-            if group is None:
-                run.queue.enqueue(delivery)
-            else:
-                moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
-                moved.size_bytes = delivery.size_bytes
-                group.adopt(moved, run.priority)
-                run.moved_sequences.add(delivery.sequence)
-            if run.advance():
-                heappush(heads, (run.offset, place))
 
 
 def _count_waiting(number: int, recovered: RecoveredState) -> int:

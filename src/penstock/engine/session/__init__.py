@@ -11,7 +11,6 @@ Messages to the client::
     lane                the messages of one priority in the queue
     lanes_by_offset     finds the lane of a priority with the oldest message
     packed_tail         packed deliveries behind the head of a lane
-    legacy_queue        deliveries of groups that an older store has in a member's queue
     stored_queue        sequence numbers and segments of the queue in the store
     congestion          which limit stops the queue, and since when
     retained            the last message of each topic

@@ -317,25 +317,6 @@ class MessageQueue:
         self._count_removed(lane, delivery)
         return is_head
 
-    def remove_shared(self, number: int, sequences: set[int]) -> list[Delivery]:
-        """Remove the deliveries with ``sequences`` from the lane ``number``, and return them.
-
-        They are deliveries of shared subscriptions, which an older store has in a member's queue.
-        """
-        lane = self._lane(number)
-        taken: list[Delivery] = []
-        position = 0
-        while len(taken) < len(sequences):
-            delivery = lane.peek(position)
-            if delivery is None:
-                break
-            position += 1
-            if not delivery.is_removed and delivery.sequence in sequences:
-                taken.append(delivery)
-        for delivery in taken:
-            self.remove(lane, delivery)
-        return taken
-
     def deliveries_between(self, first: int, end: int) -> list[Delivery]:
         """Return the deliveries with sequences from ``first`` to below ``end``, all of one lane."""
         return self._lane(first >> PRIORITY_SHIFT).deliveries_between(first, end)

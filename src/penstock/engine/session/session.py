@@ -39,9 +39,8 @@ from penstock.engine.session.awaiting_release import UnreleasedMessage
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
-from penstock.engine.session.legacy_queue import LegacyQueue
 from penstock.engine.session.outbound import Outbound
-from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC
 from penstock.engine.wire.link import Link
@@ -105,7 +104,6 @@ class Session(StoredState):
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._context = context
         self._drops = drops
-        self._legacy: LegacyQueue | None = None  # until its deliveries are moved to groups
         self.backlog.owner = self  # until ``end``
 
     @property
@@ -564,14 +562,8 @@ class Session(StoredState):
         stored_queue.restore(progress, queue, segments)
         first = stored_queue.first
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
-        legacy = LegacyQueue(self.backlog)
         for run in queue:
-            number = run.first >> PRIORITY_SHIFT
-            head = stored_queue.lane(number).head
-            legacy.add(run, head)
-            if number >> SLOT_SHIFT == 0:
-                self.backlog.queue.restore(run, head)
-        self._legacy = legacy if legacy.runs else None
+            self.backlog.queue.restore(run, stored_queue.lane(run.first >> PRIORITY_SHIFT).head)
         self.transmission.window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:
@@ -580,13 +572,6 @@ class Session(StoredState):
         if progress.unreleased:
             bytes_max = self.backlog.limits.max_awaiting_rel_bytes
             self.inbound.unreleased_of_v31(bytes_max, self.account).restore(progress.unreleased)
-
-    def take_legacy_queue(self) -> LegacyQueue | None:
-        """Remove and return the deliveries of groups that an older store has in this session's
-        queue; None if there are none."""
-        legacy = self._legacy
-        self._legacy = None
-        return legacy
 
     def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
         packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
