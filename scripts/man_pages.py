@@ -2,7 +2,7 @@
 
 setup.py calls this while a wheel is built, where neither Typer nor Penstock can be imported; so it
 reads the document that `make docs` made of the commands, and needs the standard library only. Of
-Markdown it knows what `penstock.cli.command_page` writes: headings, paragraphs, fenced blocks,
+Markdown it knows what `scripts/write_commands.py` writes: headings, paragraphs, fenced blocks,
 tables of two columns, code, links.
 """
 

@@ -19,7 +19,6 @@ from penstock.control.admin_requests import Drain, DrainState, EndDrain
 from penstock.control.client import ask
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress
 from penstock.control.metric_families import FAMILIES
-from penstock.control.metric_page import exposed_names, process_names
 from penstock.control.reader_requests import Lease, LeaseGrant
 from penstock.protocol.packets import Publish
 from penstock.services.child_process import SILENT_S_MAX, SUSPECT_S
@@ -29,6 +28,7 @@ from tests.support.bridged import with_bridges
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients, running_broker
+from tests.support.metric_names import exposed_names, process_names
 
 pytest.importorskip("starlette", reason="the extra admin is not installed")
 pytest.importorskip("uvicorn", reason="the extra admin is not installed")

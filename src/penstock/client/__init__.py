@@ -16,7 +16,6 @@ subscriptions   SUBSCRIBE and UNSUBSCRIBE, and their answers
 responses       the response topic, for requests and receipts
 requests        publishes a request, and waits for its response
 receipts        reports of a Penstock broker that a message is in a table
-python_page     writes docs/python_api.md from the docstrings of ``penstock``
 """
 
 from penstock.client.blocking import BlockingClient

@@ -3,7 +3,7 @@
     java             finds or makes a Java for Spark
     session          starts a local Spark, and ends it with all its processes
     options          the options of the format when it reads
-    declared_options names, defaults and texts of all options; option_page: docs/spark_options.md
+    declared_options names, defaults and texts of all options
     option_values    checks of single options; topics: topic filters as one text
     range_limits     the start or end of a query: an end of the log, an offset, a time
     offsets          positions of a query as Spark stores them

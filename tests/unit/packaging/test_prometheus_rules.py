@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.control.metric_families import FAMILIES
-from penstock.control.metric_page import exposed_names, process_names
 from scripts.write_dashboard import DOCUMENT, dashboard, expressions
+from tests.support.metric_names import exposed_names, process_names
 
 RULES = Path(__file__).resolve().parents[3] / "packaging" / "prometheus"
 METRIC = re.compile(r"\b(?:penstock|process)_[a-z0-9_]+\b(?!\.yml)")
