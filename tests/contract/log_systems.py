@@ -11,11 +11,11 @@ from typing import Protocol, final
 from penstock.cluster.etcd import EtcdHeartbeats, EtcdLog
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats
 from penstock.cluster.log import Heartbeats, ReplicatedLog
-from penstock.cluster.memory_log import MemoryCluster, MemoryHeartbeats, MemoryLog
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S, let_pass
 from tests.support.etcd_cluster import EtcdCluster, EtcdServer
 from tests.support.log_servers import LogServers
+from tests.support.memory_log import MemoryCluster, MemoryHeartbeats, MemoryLog
 from tests.support.nats_cluster import NatsCluster, NatsServer
 
 

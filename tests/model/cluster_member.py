@@ -19,7 +19,6 @@ from penstock.cluster.database import ClusterDatabase, ViewOpener
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.histories import begin_history
 from penstock.cluster.log import EntriesTrimmed
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
 from penstock.cluster.record import Claim
 from penstock.cluster.role import Standby
 from penstock.cluster.view import ForeignView, Superseded, View
@@ -34,6 +33,7 @@ from penstock.store.rocks import RocksStore
 from tests.model.cluster_referee import Referee
 from tests.model.memory_rocks import Content, MemoryDatabase, StoppedDatabase, ViewDisk, copied
 from tests.model.shell import Shell
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
 
 LEASE_S: Final = 1.5
 BEAT_S: Final = 0.15

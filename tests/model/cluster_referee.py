@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple, final
 
 from penstock.cluster.histories import BEGINS_KEY
-from penstock.cluster.memory_log import MemoryCluster
 from penstock.cluster.operations import FAMILIES, PUT, Operation, decode_operations
 from penstock.cluster.record import (
     CLAIM,
@@ -31,6 +30,7 @@ from penstock.store.database import CLUSTER_POSITION_KEY
 from penstock.store.identity import EPOCH
 from penstock.store.log import messages_from_chunk
 from tests.model.memory_rocks import Content, apply, copied, nothing
+from tests.support.memory_log import MemoryCluster
 
 _LOG = FAMILIES.index("log")
 

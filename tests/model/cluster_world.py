@@ -18,7 +18,6 @@ from typing import Final, cast
 from penstock.cluster.beats import COMPARED_ROLES
 from penstock.cluster.follower import AHEAD_S
 from penstock.cluster.histories import is_to_begin
-from penstock.cluster.memory_log import AppendFault, MemoryCluster
 from penstock.cluster.seeding import is_other_history
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.limits import EngineLimits
@@ -32,6 +31,7 @@ from tests.model.device import Device
 from tests.model.memory_rocks import Content, ViewDisk, copied, nothing
 from tests.model.shell import Pipe, Shell
 from tests.model.world import World
+from tests.support.memory_log import AppendFault, MemoryCluster
 
 STEP_S: Final = 0.05
 TURNS_MAX: Final = 40  # of a time that passes; the rest of it passes at once

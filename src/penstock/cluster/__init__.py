@@ -2,8 +2,8 @@
 view of it (docs/decisions/cluster.md).
 
 ``log.py``
-    the port: the calls to the system that keeps the log; ``jetstream.py``, ``etcd.py`` and
-    ``memory_log.py`` implement it, ``connecting.py`` selects one.
+    the port: the calls to the system that keeps the log; ``jetstream.py`` and
+    ``etcd.py`` implement it, ``connecting.py`` selects one.
 ``jetstream_stream.py``, ``nats_client.py``, ``nats_protocol.py``, ``nats_login.py``
     the parts of ``jetstream.py``: the configuration of the stream; a blocking client of NATS, its
     wire protocol, and its login.

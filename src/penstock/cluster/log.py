@@ -1,7 +1,7 @@
 """The port of the replicated log: the interface to the system that stores the commits of a cluster.
 
-It has three implementations, ``JetStreamLog`` (NATS), ``EtcdLog`` and ``MemoryLog`` (for the model
-tests, with injected faults); one contract suite (``tests/contract``) runs against all of them.
+It has two implementations, ``JetStreamLog`` (NATS) and ``EtcdLog``, and tests have one in memory,
+with injected faults; one contract suite (``tests/contract``) runs against all of them.
 
 Rules:
 

@@ -11,7 +11,6 @@ import pytest
 from rocksdict import WriteBatch
 
 from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.reading import catch_up
 from penstock.cluster.record import Claim, Position, decode_record, encode_claim
 from penstock.cluster.view import View
@@ -22,6 +21,7 @@ from penstock.store.rocks import RocksStore
 from penstock.store.watermark import WatermarkFile, read_watermark
 from tests.contract.test_store import rows
 from tests.model.memory_rocks import Content
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryLog
 
 APPEND_S_MAX: Final = 0.05
 TRIES: Final = 20  # more than fit into that time

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.cluster.copy_check import PAUSE_S, CopyCheck
 from penstock.cluster.log import Entry
-from penstock.cluster.memory_log import MemoryCluster, MemoryLog
 from penstock.cluster.record import Position
+from tests.support.memory_log import MemoryCluster, MemoryLog
 from tests.unit.cluster.records import Records
 
 

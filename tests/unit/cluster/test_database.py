@@ -11,7 +11,6 @@ import pytest
 
 from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.log import Entry
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import FAMILIES, encode_operations
 from penstock.cluster.record import (
     CLAIM,
@@ -32,6 +31,7 @@ from penstock.errors import CommitUnknown, StoreFormatError
 from penstock.store.database import FORMAT_KEY
 from penstock.store.preparing import PUT
 from penstock.store.rocks import RocksStore
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryLog
 
 
 class Clock:

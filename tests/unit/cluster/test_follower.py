@@ -13,7 +13,6 @@ from penstock.cluster.beginning import HeardBeats
 from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Progress
 from penstock.cluster.histories import begin_history
 from penstock.cluster.log import EntriesTrimmed, Entry, EntryMissing, LogUnavailable
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import PUT
 from penstock.cluster.reading import catch_up
 from penstock.cluster.record import (
@@ -32,6 +31,7 @@ from penstock.cluster.view import ForeignView, LogDamaged, Superseded, View
 from penstock.cluster.writer import LogWriter
 from penstock.store.identity import begin_epoch
 from tests.model.memory_rocks import MemoryDatabase, StoppedDatabase, ViewDisk
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryLog
 from tests.unit.cluster.records import EPOCH_OF_TESTS, META, Records
 
 LEASE_S: Final = 1.0

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cluster.log import Bounds, LogNode, LogState
 from penstock.cluster.log_leader import LOOK_S, MOVED_S, LeaderMover, servers_elsewhere
-from penstock.cluster.memory_log import MemoryCluster, MemoryLog
+from tests.support.memory_log import MemoryCluster, MemoryLog
 
 
 def state(*nodes: LogNode, has_quorum: bool = True) -> LogState:

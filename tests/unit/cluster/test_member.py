@@ -12,9 +12,9 @@ import pytest
 from penstock.cluster.beats import Beat, RoleName, encode_beat
 from penstock.cluster.log import Heartbeats, ReplicatedLog
 from penstock.cluster.member import Member
-from penstock.cluster.memory_log import MemoryCluster, MemoryLog
 from penstock.config.cluster import Cluster
 from tests.support.deadline import wait_for
+from tests.support.memory_log import MemoryCluster, MemoryLog
 
 
 @final

@@ -14,7 +14,7 @@ from penstock.cluster.log import (
     Entry,
     LogUnavailable,
 )
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
 
 
 @pytest.fixture

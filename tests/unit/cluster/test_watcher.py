@@ -7,10 +7,10 @@ from typing import Final, final
 import pytest
 
 from penstock.cluster.log import LogUnavailable
-from penstock.cluster.memory_log import MemoryCluster, MemoryLog
 from penstock.cluster.record import Position, decode_record
 from penstock.cluster.watcher import TRIM_S, Watcher
 from penstock.cluster.writer import LogWriter
+from tests.support.memory_log import MemoryCluster, MemoryLog
 
 ENTRIES_MAX: Final = 1000
 

@@ -16,7 +16,6 @@ from penstock.cluster.log import (
     LogUnavailable,
     ReplicatedLog,
 )
-from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.record import (
     CLAIM,
     COMMIT,
@@ -32,6 +31,7 @@ from penstock.cluster.record import (
 )
 from penstock.cluster.writer import ATTEMPT_S, LATELY_S, PAUSE_S, Fenced, LogWriter
 from penstock.errors import CommitUnknown
+from tests.support.memory_log import AppendFault, MemoryCluster, MemoryLog
 
 APPEND_S_MAX: Final = 0.1
 TRIES: Final = 10  # more than fit into that time

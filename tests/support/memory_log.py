@@ -100,7 +100,7 @@ class MemoryCluster:
         entry_bytes_max: int = ENTRY_BYTES_MAX,
     ) -> None:
         self.now: Final = now
-        self.random: Final = Random(0) if random is None else random  # noqa: S311
+        self.random: Final = Random(0) if random is None else random
         self.entry_bytes_max: Final = entry_bytes_max
         self.has_majority = True
         self.delayed: list[DelayedAppend] = []
