@@ -17,10 +17,12 @@ from zlib import crc32
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import RoutingKey
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, RANDOM, STICKY
-from penstock.engine.routing.group_queue import FRONT, HASH_SLOTS, GroupMember
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import TopicCache
+
+FRONT: Final = 127  # the slot of returned messages, which come before all others
+HASH_SLOTS: Final = 126  # slots of the hash strategies, from 1 on
 
 _TOPICS_MAX: Final = 1000
 _32_BITS: Final = 0xFFFFFFFF
@@ -47,7 +49,7 @@ class Xorshift32:
 
 
 @final
-class Member(GroupMember):
+class Member:
     """One member of a shared subscription.
 
     Args:

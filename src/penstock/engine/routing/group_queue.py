@@ -34,38 +34,18 @@ from penstock.engine.limits import (
     EngineLimits,
 )
 from penstock.engine.memory.accounts import Account
-from penstock.engine.message import Delivery, Message, RoutingKey, routing_key_of
+from penstock.engine.message import Delivery, Message, routing_key_of
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.routing.group_members import FRONT, Member
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.lane import Lane
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
 
-FRONT: Final = 127  # the slot of returned messages, which come before all others
-HASH_SLOTS: Final = 126  # slots of the hash strategies, from 1 on
 SCAN_MAX: Final = 1000  # messages of a lane that are checked for a member
 LOOKS_PER_UNIT: Final = 8  # checked messages that count as one unit of ``work_budget``
 
 _BODIES_AT_ONCE_MAX: Final = 256
-
-
-class GroupMember:
-    """The port of a member for which the queue is searched for a message."""
-
-    def may_take(self, routing_key: RoutingKey, qos: int, size_bytes: int) -> bool:
-        """Return whether the member may receive this message and has room for it."""
-        del routing_key, qos, size_bytes
-        return False
-
-    def is_for_nobody(self, routing_key: RoutingKey) -> bool:
-        """Return whether no member of the group may receive this message."""
-        del routing_key
-        return False
-
-    def may_scan_lane(self, slot: int) -> bool:
-        """Return whether messages behind the heads of this slot's lanes may be for the member."""
-        del slot
-        return True
 
 
 @final
@@ -275,7 +255,7 @@ class GroupQueue(StoredState):
         self._context.batch.note_moved(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
-    def find(self, taker: GroupMember) -> Delivery | None:
+    def find(self, taker: Member) -> Delivery | None:
         """Return the first message that ``taker`` may take, left in place, with its body; None if
         there is none.
 

@@ -37,7 +37,7 @@ from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.session.lanes_by_offset import LanesByOffset
 
 PRIORITY_SHIFT: Final = 48  # the upper bits of a sequence number are the number of its lane
-SLOT_SHIFT: Final = 8  # a lane's number: a slot (``group_queue``) in the upper bits, a priority
+SLOT_SHIFT: Final = 8  # a lane's number: a slot (``group_members``) in the upper bits, a priority
 PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
 
 
