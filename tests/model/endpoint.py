@@ -120,7 +120,7 @@ class Endpoint:
         message = Message(topic, payload, qos, False, sender, now.wall_us, properties)
         if qos > 0:
             self.context.batch.append(message)
-        self.session.deliver(message, qos, False, (), qos == 0, now)
+        self.session.outbound.deliver(message, qos, False, (), qos == 0, now)
 
     # -- the connection ----------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Endpoint:
             if self.session.transmission.acknowledge(
                 kind, packet.packet_id, packet.reason_code, now
             ):
-                self.session.refill(now)
+                self.session.outbound.refill(now)
 
     def _arrival(self, packet: Publish, link: Link, now: Now) -> None:
         answer = {0: 0, 1: PUBACK, 2: PUBREC}[packet.qos]

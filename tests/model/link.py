@@ -239,7 +239,7 @@ class LinkWorld:
             self._note(f"{side} is {'' if congested else 'not '}congested")
             link.is_congested = congested
             if not congested:
-                self.sides[side].session.refill(self.now)
+                self.sides[side].session.outbound.refill(self.now)
                 self._collect(side)
 
     def pass_time(self, seconds: float) -> None:

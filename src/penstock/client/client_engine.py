@@ -332,7 +332,7 @@ class ClientEngine(ClientCallbacks):
         )
         self.publications.qos0_drop_reason = -1
         self._published_in_turn += 1
-        self.session.deliver(message, 0, retain, (), True, now)
+        self.session.outbound.deliver(message, 0, retain, (), True, now)
         if self.publications.qos0_drop_reason >= 0:
             raise PublishFailed(f"{topic}: dropped: {REASONS[self.publications.qos0_drop_reason]}")
 
@@ -372,7 +372,7 @@ class ClientEngine(ClientCallbacks):
         if sequence > 0:
             self.server.producers.record_published(None, ProducerSequence(_PROGRAM, sequence), now)
         publication = self.publications.add(message.offset, topic)
-        self.session.deliver(message, qos, retain, (), False, now)
+        self.session.outbound.deliver(message, qos, retain, (), False, now)
         if self.inbox.is_full:
             self._update_reading()
         return publication

@@ -372,7 +372,7 @@ class _SessionImporter:
             ):
                 self._imported["messages in flight"] += 1
                 continue
-            session.deliver(message, entry.qos, entry.retain, ids, False, self._now)
+            session.outbound.deliver(message, entry.qos, entry.retain, ids, False, self._now)
             self._imported["messages in queues"] += 1
 
     def _after(self, number: int, offset: int) -> Message | None:

@@ -126,7 +126,7 @@ class Rig(ClientCallbacks):
     def publish(self, payload: bytes, qos: int, retain: bool = False) -> list[Packet]:
         message = Message("t", payload, qos, retain, "c", self.now.wall_us)
         self.context.batch.append(message)
-        self.session.deliver(message, qos, retain, (), False, self.now)
+        self.session.outbound.deliver(message, qos, retain, (), False, self.now)
         return self.turn()
 
     def settle(self, number: int, code: int = DONE) -> list[Packet]:

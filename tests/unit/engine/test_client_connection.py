@@ -192,7 +192,7 @@ def test_topic_aliases_are_defined_for_a_server_that_takes_them() -> None:
     rig.says(Connack(0, True, Properties(topic_alias_maximum=5)))
     message = Message("a/long/topic", b"x")
     for _ in range(2):
-        rig.session.deliver(message, 0, False, (), True, rig.now)
+        rig.session.outbound.deliver(message, 0, False, (), True, rig.now)
     first, second = rig.turn()
     assert isinstance(first, Publish)
     assert isinstance(second, Publish)
@@ -353,7 +353,7 @@ def test_pubrel_instead_of_the_message_ends_it_and_frees_its_packet_identifier(
     rig.dial()
     assert rig.says(Connack(0, True), Pubrel(1)) == [Pubcomp(1)]
     assert rig.settle(1) == []
-    assert not rig.session.awaits_release(1)
+    assert not rig.session.inbound.awaits_release(1)
     rig.says(Publish("t", b"new", 2, packet_id=1))
     assert rig.settle(2) == [Pubrec(1)]
     assert rig.says(Pubrel(1)) == [Pubcomp(1)]
@@ -612,8 +612,8 @@ def test_nothing_is_sent_after_disconnect() -> None:
     """[MQTT-3.14.4-1]"""
     rig = opened()
     rig.says(Publish("t", b"0", 1, packet_id=1))
-    rig.session.deliver(Message("t", b"held"), 0, False, (), False, rig.now)
-    rig.session.deliver(Message("t", b"behind"), 0, False, (), True, rig.now)
+    rig.session.outbound.deliver(Message("t", b"held"), 0, False, (), False, rig.now)
+    rig.session.outbound.deliver(Message("t", b"behind"), 0, False, (), True, rig.now)
     rig.connection.disconnect(rig.now)
     rig.connection.settle(rig.came[0], DONE, rig.now)
     assert rig.turn() == [Publish("t", b"held"), Publish("t", b"behind"), Disconnect(0)]

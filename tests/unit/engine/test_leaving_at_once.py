@@ -364,7 +364,7 @@ def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
     assert left_at_once(rig, Puback(3), Puback(4)) == [(b"3", 1, 5), (b"4", 1, 6)]
     rig.subscribes_at_once = True
     crashed(rig)
-    rig.session.limit_packet_ids(6)  # no others than these
+    rig.session.transmission.window.limit_packet_ids(6)  # no others than these
     subscribe, *again = rig.says(Connack(0, True))
     assert isinstance(subscribe, Subscribe)
     assert subscribe.packet_id == 2

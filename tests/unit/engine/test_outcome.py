@@ -79,7 +79,7 @@ def test_what_expires_on_its_way_is_told() -> None:
     message = Message("t", b"old", 1, False, "c", rig.now.wall_us)
     message.expires_at_us = rig.now.wall_us + 1
     rig.context.batch.append(message)
-    rig.session.deliver(message, 1, False, (), False, rig.now)
+    rig.session.outbound.deliver(message, 1, False, (), False, rig.now)
     rig.now_s += 1
     rig.dial()
     rig.says(Connack(0, True))

@@ -122,7 +122,7 @@ def test_what_is_forgotten_counts_until_its_pubcomp() -> None:
     line.send(message(1, 2))
     bench.commit()
     bench.pass_s(11)
-    assert not line.session.awaits_release(1)
+    assert not line.session.inbound.awaits_release(1)
     line.send(Pubrel(1))
     bench.commit()
     assert line.read() == [Pubrec(1), Pubcomp(1)], "it was delivered"

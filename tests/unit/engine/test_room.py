@@ -66,7 +66,7 @@ def test_a_refused_message_reaches_nobody(qos: int) -> None:
     assert payloads(watcher) == []
     assert bench.server.context.batch.next_offset == end
     assert len(bench.server.router.retained) == 0
-    assert publisher.session.inbound_count == 0
+    assert publisher.session.inbound.count_on_this_connection == 0
     back = bench.join("s", durable=True)
     bench.commit()
     (first,) = publishes(back.read())
@@ -377,7 +377,7 @@ def test_too_many_that_wait_for_pubrel_are_refused() -> None:
     line.send(Pubrel(1), message(3, 2))
     bench.commit()
     assert line.read() == [Pubcomp(1), Pubrec(3)]
-    assert line.session.awaits_release(3)
+    assert line.session.inbound.awaits_release(3)
 
 
 def test_before_mqtt_5_the_next_waits_for_a_pubrel() -> None:
@@ -416,9 +416,9 @@ def test_what_is_not_released_in_time_is_forgotten() -> None:
     bench.pass_s(1000)
     line = bench.join("p", durable=True)
     bench.pass_s(299)
-    assert line.session.awaits_release(1)
+    assert line.session.inbound.awaits_release(1)
     bench.pass_s(1)
-    assert not line.session.awaits_release(1)
+    assert not line.session.inbound.awaits_release(1)
     assert bench.server.drops.counts[drops.NOT_RELEASED] == 1
     bench.commit()
     line.send(message(1, 2))
@@ -426,4 +426,4 @@ def test_what_is_not_released_in_time_is_forgotten() -> None:
     assert payloads(watcher) == [b"1", b"1"]
     bench.restart()
     line = bench.join("p", durable=True)
-    assert line.session.awaits_release(1)
+    assert line.session.inbound.awaits_release(1)

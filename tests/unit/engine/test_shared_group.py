@@ -115,7 +115,7 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
     deaf.session.transmission.permissions = Deaf()
     free.connection.link.mark_socket_full()
-    free.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
+    free.session.outbound.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts
     assert (counts[drop_counts.SLOW_CONSUMER], sum(counts)) == (1, 1)

@@ -140,9 +140,9 @@ def test_qos_2_that_is_never_released(step_s: int) -> None:
     bench.pass_s(1)
     bench.jump_s(step_s)
     bench.pass_s(58)
-    assert session.awaits_release(7)
+    assert session.inbound.awaits_release(7)
     bench.pass_s(1)
-    assert not session.awaits_release(7)
+    assert not session.inbound.awaits_release(7)
 
 
 @jumps

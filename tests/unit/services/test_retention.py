@@ -114,7 +114,9 @@ async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch
     server.context.batch.next_offset = 10_000
     for number in range(2000):
         session = server.registry.open(f"c{number}", False, 3600)
-        session.deliver(Message("t", b"", 1, offset=5000 - number), 1, False, (), False, now)
+        session.outbound.deliver(
+            Message("t", b"", 1, offset=5000 - number), 1, False, (), False, now
+        )
     turns = 0
 
     async def others() -> None:

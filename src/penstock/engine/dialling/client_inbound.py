@@ -111,9 +111,9 @@ class ClientInbound:
         its session, and this side crashed before that was stored.
         """
         packet_id = publish.packet_id
-        if not self._session.awaits_release(packet_id):
+        if not self._session.inbound.awaits_release(packet_id):
             return False
-        if publish.dup or self._session.received_on_this_connection(packet_id):
+        if publish.dup or self._session.inbound.received_on_this_connection(packet_id):
             return True
         self._session.release(packet_id)
         return False

@@ -48,7 +48,7 @@ class PacketIdCleanup:
         if not session.is_stored:
             own = limits.window(PACKET_IDENTIFIERS)
             last_id = min(own + _REQUEST_IDS, PACKET_IDENTIFIERS)
-        session.limit_packet_ids(last_id)
+        session.transmission.window.limit_packet_ids(last_id)
         self.release(list(range(1, last_id + 1)), link, limits, now)
 
     def release(self, packet_ids: list[int], link: Link, limits: EngineLimits, now: Now) -> None:

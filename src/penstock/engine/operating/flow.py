@@ -69,7 +69,7 @@ class FlowSnapshot:
         self.queue_bytes = session.backlog.queue_bytes
         self.queue_bytes_max = session.backlog.queue_bytes_max  # 0 = no limit
         self.inbound_unacknowledged = 0
-        self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
+        self.awaiting_release = session.inbound.count_on_this_connection  # QoS 2, until PUBREL
         self.receive_maximum = 0  # of the server; 0 while the client is disconnected
         self.pending_bytes = 0  # written for the client, and not handed to its socket yet
         self.drops = drops

@@ -159,7 +159,7 @@ class Router:
             if merged is None:
                 continue
             reached += 1
-            match.session.deliver(
+            match.session.outbound.deliver(
                 message,
                 min(message.qos, merged.qos),
                 message.retain and merged.retain_as_published,  # [MQTT-3.3.1-12] [-13]
@@ -201,7 +201,7 @@ class Router:
             looked_at += 1
             merged = match.own_subscriptions if match.session is publisher else match.subscriptions
             session = match.session
-            if merged is None or merged.qos == 0 or not session.may_receive(message):
+            if merged is None or merged.qos == 0 or not session.transmission.may_receive(message):
                 continue
             if session.refuses(size_bytes):
                 refused_by = session
@@ -277,7 +277,9 @@ class Router:
             if match.session.link is not None:
                 merged = match.subscriptions
                 retain = message.retain and merged.retain_as_published
-                match.session.deliver(message, 0, retain, merged.subscription_ids, True, now)
+                match.session.outbound.deliver(
+                    message, 0, retain, merged.subscription_ids, True, now
+                )
         for group in matches.groups:
             group.publish_system(message, now)
 
@@ -295,7 +297,7 @@ class Router:
         else:
             self.trie.add(session, topic_filter, entry)
             if not is_new:
-                session.recheck_blocked_publishers()
+                session.backlog.recheck_blocked_publishers()
         return is_new
 
     def deliver_retained(
@@ -316,7 +318,7 @@ class Router:
             found = self.system.match(entry.subscription.topic_filter)
             self._work_budget.work_done += len(self.system)
             for message in found:
-                session.deliver(message, 0, True, ids, False, now)
+                session.outbound.deliver(message, 0, True, ids, False, now)
             return
         delivery = RetainedDelivery(
             self.retained,
@@ -341,7 +343,7 @@ class Router:
                 self.trie.remove_group(group)
         else:
             self.trie.remove(session, topic_filter)
-            session.recheck_blocked_publishers()
+            session.backlog.recheck_blocked_publishers()
         return True
 
     def _count_subscription(self, session: Session, topic_filter: str, step: int) -> None:

@@ -339,7 +339,7 @@ class SharedGroup(GroupSource):
         room = session.outbound.room_for_shared(None)
         if room == NO_ROOM or (room != ANY_QOS and qos > 0):
             return False
-        return session.may_receive(message) and session.outbound.has_memory_to_send(
+        return session.transmission.may_receive(message) and session.outbound.has_memory_to_send(
             message.size_bytes(), qos, True
         )
 

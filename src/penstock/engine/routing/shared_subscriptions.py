@@ -107,7 +107,7 @@ class SharedSubscriptions(MemberConnections):
         for topic_filter in session.outbound.shared_filters:
             self.groups[topic_filter].member_connected(session)
         if self._context.groups_with_backlog:
-            session.refill(now)
+            session.outbound.refill(now)
 
     def member_disconnected(self, session: StoredState, now: Now) -> None:
         """Take back the QoS 1 messages in flight of a member whose connection ended."""

@@ -154,7 +154,7 @@ class PublishHandler(BlockedPublisher):
     ) -> None:
         """Handle a PUBLISH of QoS 1 or 2, or one that may have to wait behind earlier messages."""
         qos = packet.qos
-        if qos == 2 and session.awaits_release(packet.packet_id):
+        if qos == 2 and session.inbound.awaits_release(packet.packet_id):
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
             return
@@ -246,11 +246,11 @@ class PublishHandler(BlockedPublisher):
     def _complete(self, packet_id: int, session: Session) -> None:
         """Forget a QoS 2 message, and send its PUBCOMP."""
         link = self.link
-        counted = session.inbound_count
+        counted = session.inbound.count_on_this_connection
         code = session.release(packet_id)
         if self.pending.count > 0:
             self._context.turn.resume_later(link.resumable)
-        is_ours = session.inbound_count < counted or link.version != V5
+        is_ours = session.inbound.count_on_this_connection < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
             link.ack_plain_after_commit(PUBCOMP, packet_id)
             return
@@ -260,7 +260,7 @@ class PublishHandler(BlockedPublisher):
             link.ack_after_commit(frame)
             return
         link.send_after_commit(frame)
-        if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
+        if session.inbound.was_resumed and self._quota_raised < self._limits.receive_maximum:
             self._quota_raised += 1  # this PUBCOMP also raises the quota of the sender
 
     def _wait(self, blocker: Blocker, message: Message | None, session: Session) -> None:
@@ -343,7 +343,7 @@ class PublishHandler(BlockedPublisher):
     def unacknowledged_count(self, session: Session) -> int:
         """Return how many messages count against the server's Receive Maximum [MQTT 5 §4.9]."""
         waiting = self.pending.unacknowledged_count
-        return self.link.uncommitted_acks + session.inbound_count + waiting
+        return self.link.uncommitted_acks + session.inbound.count_on_this_connection + waiting
 
     # -- routing, refusals, acknowledgements -------------------------------------------
 
@@ -399,7 +399,7 @@ class PublishHandler(BlockedPublisher):
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return True  # no subscriber got the message
-            if at_pubrel and not session.has_room_for_unreleased():
+            if at_pubrel and not session.account.has_room_for_unreleased():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
                 )

@@ -138,23 +138,6 @@ class Session(StoredState):
 
     # -- messages for the client ---------------------------------------------------------
 
-    def deliver(
-        self,
-        message: Message,
-        qos: int,
-        retain: bool,
-        subscription_ids: tuple[int, ...],
-        at_once: bool,
-        now: Now,
-        is_planned: bool = False,
-    ) -> None:
-        """Send or queue one message for this client: see ``Outbound.deliver``."""
-        self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, is_planned)
-
-    def refill(self, now: Now) -> None:
-        """Send as many queued messages as the window has room for."""
-        self.outbound.refill(now)
-
     def adopt_in_flight(
         self,
         message: Message,
@@ -191,10 +174,6 @@ class Session(StoredState):
         self.backlog.note_dequeued(delivery)
         return True
 
-    def may_receive(self, message: Message) -> bool:
-        """Return whether this client is permitted to receive ``message``."""
-        return self.transmission.may_receive(message)
-
     def refuses(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused: see ``Outbound.refuses``."""
         return self.outbound.refuses(size_bytes)
@@ -202,11 +181,6 @@ class Session(StoredState):
     def has_memory(self) -> bool:
         """Return whether memory has room for one more QoS 1 or 2 message."""
         return self.backlog.has_memory()
-
-    def recheck_blocked_publishers(self) -> None:
-        """Check every publisher that this session blocks again: limits, subscriptions or
-        permissions changed."""
-        self.backlog.recheck_blocked_publishers()
 
     def watch_links(self) -> None:
         """Have a client whose link has no room resumed when there is room again."""
@@ -267,10 +241,6 @@ class Session(StoredState):
         self.inbound.session_lost()
         self.backlog.mark_changed()
 
-    def limit_packet_ids(self, last_id: int) -> None:
-        """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
-        self.transmission.window.limit_packet_ids(last_id)
-
     def set_user(
         self,
         username: str | None,
@@ -283,7 +253,7 @@ class Session(StoredState):
         self.authorize = authorize
         self.has_permissions_set = True
         self.transmission.permissions = permissions
-        self.recheck_blocked_publishers()
+        self.backlog.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
             self._context.turn.resume_later(self.link.resumable)
 
@@ -308,7 +278,7 @@ class Session(StoredState):
         self.is_ended = True
         self._set_link(None)
         self.transmission.requested_offsets = NO_BODIES
-        self.recheck_blocked_publishers()
+        self.backlog.recheck_blocked_publishers()
         self.backlog.drop_all(self.transmission.window.undelivered_entries())
         if self.inbound.unreleased is not None:
             unreleased = len(self.inbound.unreleased)
@@ -331,16 +301,6 @@ class Session(StoredState):
             if self.due_us == 0:
                 self._watch_releases()
         return is_new
-
-    def awaits_release(self, packet_id: int) -> bool:
-        """Return whether a QoS 2 message with this packet identifier was received and not
-        released."""
-        return self.inbound.awaits_release(packet_id)
-
-    def received_on_this_connection(self, packet_id: int) -> bool:
-        """Return whether a QoS 2 message with this packet identifier was received on this
-        connection and not released."""
-        return self.inbound.received_on_this_connection(packet_id)
 
     def release(self, packet_id: int) -> int:
         """Note a received PUBREL; return the reason code for PUBCOMP."""
@@ -436,15 +396,11 @@ class Session(StoredState):
         If memory is short, a client that still has to send a PUBREL must send it first.
         """
         if self.awaits_pubrel:
-            if self.inbound.unreleased is not None and not self.has_room_for_unreleased():
+            if self.inbound.unreleased is not None and not self.account.has_room_for_unreleased():
                 return False
             if not self.account.has_room_to_block():
                 return False
         return not 0 < self.backlog.limits.max_awaiting_rel <= len(self.inbound)
-
-    def has_room_for_unreleased(self) -> bool:
-        """Return whether one more MQTT 3.1 message may wait for its PUBREL."""
-        return self.account.has_room_for_unreleased()
 
     def watch_release_timeout(self, now: Now) -> None:
         """Restart the timeouts of MQTT 3.1 messages: the broker has recovered the session."""
@@ -470,16 +426,6 @@ class Session(StoredState):
     def awaits_pubrel(self) -> bool:
         """Return whether the client still has to send a PUBREL."""
         return len(self.inbound) > self.released_count
-
-    @property
-    def was_resumed(self) -> bool:
-        """Return whether an earlier connection may have left QoS 2 messages without a PUBREL."""
-        return self.inbound.was_resumed
-
-    @property
-    def inbound_count(self) -> int:
-        """Return how many QoS 2 messages of this connection are not released (MQTT 5 §4.9)."""
-        return self.inbound.count_on_this_connection
 
     # -- timers ------------------------------------------------------------------------
 
