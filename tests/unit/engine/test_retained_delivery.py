@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.session.retained import RetainedMessages
-from penstock.engine.session.retained_delivery import PORTION
+from penstock.engine.session.retained import PORTION, RetainedMessages
 from penstock.engine.topics import topic_matches
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -28,8 +28,7 @@ from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, D
 from penstock.engine.routing.match_cache import Matches
 from penstock.engine.routing.shared_subscriptions import SharedSubscriptions
 from penstock.engine.routing.trie import SubscriptionTrie
-from penstock.engine.session.retained import RetainedMessages
-from penstock.engine.session.retained_delivery import RetainedDelivery
+from penstock.engine.session.retained import RetainedDelivery, RetainedMessages
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import is_bridge_state, is_shared, is_system_topic, topic_matches

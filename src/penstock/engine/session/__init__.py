@@ -13,8 +13,7 @@ Messages to the client::
     packed_tail         packed deliveries behind the head of a lane
     stored_queue        sequence numbers and segments of the queue in the store
     congestion          which limit stops the queue, and since when
-    retained            the last message of each topic
-    retained_delivery   the retained messages for a new subscription, in portions
+    retained            the last message of each topic, and their delivery in portions
     poison_message      the message at which the remote broker of a bridge ends every connection
     outcome             the port that is notified of the outcome of each message
 

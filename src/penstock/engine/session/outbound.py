@@ -33,7 +33,7 @@ from penstock.engine.reporting.events import MOVED
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.queue import SLOT_SHIFT
-from penstock.engine.session.retained_delivery import PORTION, RetainedDelivery
+from penstock.engine.session.retained import PORTION, RetainedDelivery
 from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.wire.link import Link
 
