@@ -82,7 +82,7 @@ class Tab:
         """Wait until the page shows ``text``."""
         there = f"document.body?.innerText.includes({json.dumps(text)}) ?? false"
         try:
-            wait_for(f"the page to show {text!r}", lambda: self.run(there), DEADLINE_S / 3)
+            wait_for(f"the page to show {text!r}", lambda: self.run(there), DEADLINE_S)
         except AssertionError:
             shown = self.run("document.body?.innerText")
             raise AssertionError(f"{text!r} is not in {shown!r}; {self.complaints}") from None
@@ -91,13 +91,13 @@ class Tab:
         """Press the button that says ``label``."""
         button = f"""[...document.querySelectorAll({json.dumps(within + " button")})]
             .find((one) => one.textContent === {json.dumps(label)})"""
-        wait_for(f"the button {label!r}", lambda: self.run(f"!!({button})"), DEADLINE_S / 3)
+        wait_for(f"the button {label!r}", lambda: self.run(f"!!({button})"), DEADLINE_S)
         self.run(f"({button}).click()")
 
     def fill(self, name: str, text: str) -> None:
         """Write into the field called ``name``."""
         field = f"document.querySelector({json.dumps(f'[name={name}]')})"
-        wait_for(f"the field {name!r}", lambda: self.run(f"!!{field}"), DEADLINE_S / 3)
+        wait_for(f"the field {name!r}", lambda: self.run(f"!!{field}"), DEADLINE_S)
         self.run(f"{field}.value = {json.dumps(text)}")
 
     def _next(self, ends_s: float) -> dict[str, Any]:

@@ -58,6 +58,15 @@ export function field(text, attributes) { return make('label', {}, text, make('i
 
 export function check(text, attributes) { return make('label', { class: 'check' }, make('input', { type: 'checkbox', ...attributes }), text); }
 
+// Run a search of a form, whose main button says so and waits until it has ended.
+export async function search(form, work) {
+  const main = form.querySelector('button.main'), label = main.textContent;
+  if (main.disabled) return;
+  main.disabled = true;
+  main.textContent = 'Searching…';
+  try { await work(); } finally { main.disabled = false; main.textContent = label; }
+}
+
 export function values(form) {
   return Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === 'checkbox' ? one.checked : one.value]));
 }

@@ -1,7 +1,7 @@
 // Views of retained messages, bans, tables and readers, events, and the control of the broker.
 
 import { act, api, Failure } from './api.js';
-import { ago, at, button, bytes, card, check, confirm, count, field, make, shown, span, table, values } from './dom.js';
+import { ago, at, button, bytes, card, check, confirm, count, field, make, search, shown, span, table, values } from './dom.js';
 
 const SHOWN_BYTES_MAX = 65536;
 
@@ -16,7 +16,8 @@ export function retained(place, page) {
     field('Topic filter', { name: 'topic_filter', value: filter, maxlength: 65535, required: true }), make('button', { class: 'main' }, 'List'),
     page.may('admin') ? button('Clear all that match…', clear, 'danger') : '');
   place.append(make('h1', {}, 'Retained messages'), form, one, list, more);
-  async function load(anew) {
+  const load = (anew) => search(form, () => find(anew));
+  async function find(anew) {
     try {
       const found = await api('/retained', { topic_filter: filter, cursor: anew ? '' : cursor, limit: 100 });
       entries = anew ? found.entries : entries.concat(found.entries);
@@ -108,7 +109,8 @@ export function events(place, page) {
     make('label', {}, 'What', make('select', { name: 'kind' }, [['administered,banned', 'what operators did'], ['connected,disconnected,refused', 'who came and left'], ['dropped,expired', 'what was dropped'], ['', 'everything']].map(([value, text]) => make('option', { value }, text)))),
     field('Client, as press-*', { name: 'client_id', maxlength: 256 }), field('Hours back', { name: 'hours', type: 'number', min: 0.1, step: 'any', value: asked.hours }), make('button', { class: 'main' }, 'List'));
   place.append(make('h1', {}, 'Events'), form, list, more);
-  async function load(anew) {
+  const load = (anew) => search(form, () => find(anew));
+  async function find(anew) {
     try {
       const { kind, client_id: client, hours } = asked;
       const found = await api('/events', { kind, client_id: client, since: (Date.now() / 1000 - Number(hours) * 3600).toFixed(0), cursor: anew ? '' : cursor, limit: 100 });
