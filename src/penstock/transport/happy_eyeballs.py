@@ -87,8 +87,11 @@ async def _cancel(
             ended.result().close()
 
     for attempt in attempts:
-        attempt.cancel()
-        attempt.add_done_callback(close)
+        if attempt.done():
+            close(attempt)
+        else:
+            attempt.cancel()
+            attempt.add_done_callback(close)
     try:
         await asyncio.gather(*attempts, return_exceptions=True)
     except asyncio.CancelledError:
