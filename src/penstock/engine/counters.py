@@ -39,11 +39,11 @@ class PacketCounts:
     """The number of packets of each type."""
 
     def __init__(self) -> None:
-        self._publish = 0
-        self._puback = 0
-        self._pubrec = 0
-        self._pubrel = 0
-        self._pubcomp = 0
+        self._publish: i64 = 0
+        self._puback: i64 = 0
+        self._pubrec: i64 = 0
+        self._pubrel: i64 = 0
+        self._pubcomp: i64 = 0
         self._other_types = [0] * TYPES  # by type
 
     def count(self, packet_type: i64) -> None:
@@ -87,11 +87,11 @@ class MessageCounts:
     """The number of messages of each QoS."""
 
     def __init__(self) -> None:
-        self._qos0 = 0
-        self._qos1 = 0
-        self._qos2 = 0
+        self._qos0: i64 = 0
+        self._qos1: i64 = 0
+        self._qos2: i64 = 0
 
-    def count(self, qos: int) -> None:
+    def count(self, qos: i64) -> None:
         """Count one message."""
         if qos == 0:
             self._qos0 += 1
@@ -131,16 +131,16 @@ class Counters:
         self.sockets_accepted = 0
         self.connections_accepted = 0  # CONNECT answered with success
         self.logins_failed = 0  # CONNECT refused: wrong credentials or not authorized
-        self.bytes_received = 0
-        self.bytes_sent = 0
+        self.bytes_received: i64 = 0
+        self.bytes_sent: i64 = 0
         self.received = PacketCounts()
         self.written = PacketCounts()  # written to a link; without PUBLISH: ``messages_sent``
-        self.packets_sent = 0  # handed to a socket
+        self.packets_sent: i64 = 0  # handed to a socket
         self.messages_received = MessageCounts()  # repeats included
         self.messages_sent = MessageCounts()  # written to a link
         self.messages_dropped = 0  # on their way to these clients, see ``drop_counts``
-        self.publish_bytes_received = 0  # payloads only
-        self.publish_bytes_sent = 0
+        self.publish_bytes_received: i64 = 0  # payloads only
+        self.publish_bytes_sent: i64 = 0
         self.rate_pauses = 0  # of reading from a client above its rate limit
 
     @property

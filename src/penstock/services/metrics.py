@@ -179,8 +179,8 @@ class MetricsReader:
     def _traffic_samples(self) -> Iterable[MetricSample]:
         server = self._server
         counters = server.context.turn.counters.total()
-        yield "received_bytes", (), counters.bytes_received
-        yield "sent_bytes", (), counters.bytes_sent
+        yield "received_bytes", (), int(counters.bytes_received)
+        yield "sent_bytes", (), int(counters.bytes_sent)
         received = counters.received.by_type()
         sent = counters.sent_by_type()
         received_by_qos = counters.messages_received.by_qos()
@@ -191,8 +191,8 @@ class MetricsReader:
         for qos, label in enumerate(_QOS):
             yield "messages_received", (label,), received_by_qos[qos]
             yield "messages_sent", (label,), sent_by_qos[qos]
-        yield "payload_received_bytes", (), counters.publish_bytes_received
-        yield "payload_sent_bytes", (), counters.publish_bytes_sent
+        yield "payload_received_bytes", (), int(counters.publish_bytes_received)
+        yield "payload_sent_bytes", (), int(counters.publish_bytes_sent)
         for reason in range(len(REASONS)):
             yield "messages_dropped", (slug_of(reason),), server.drops.counts[reason]
         yield "rate_limit_pauses", (), counters.rate_pauses
@@ -214,8 +214,8 @@ class MetricsReader:
                 yield "client_group_clients", pair, survey.by_group.get(pair, 0)
             yield "client_group_connections_accepted", pair, counters.connections_accepted
             yield "client_group_logins_failed", pair, counters.logins_failed
-            yield "client_group_received_bytes", pair, counters.bytes_received
-            yield "client_group_sent_bytes", pair, counters.bytes_sent
+            yield "client_group_received_bytes", pair, int(counters.bytes_received)
+            yield "client_group_sent_bytes", pair, int(counters.bytes_sent)
             yield "client_group_packets_received", pair, counters.packets_received
             yield "client_group_packets_sent", pair, sum(counters.sent_by_type())
             yield "client_group_messages_received", pair, counters.publish_received
@@ -240,7 +240,7 @@ class MetricsReader:
             ("half_received", server.partial_packets.size_bytes, limits.half_received_bytes_max),
         )
         for name, used_bytes, limit_bytes in budgets:
-            yield "memory_bytes", (name,), used_bytes
+            yield "memory_bytes", (name,), int(used_bytes)
             yield "memory_limit_bytes", (name,), limit_bytes
         yield "sessions_refused", (), budget.sessions_refused
         yield "half_received_closed", (), server.partial_packets.closed_count

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import final
 
+from mypy_extensions import i64
+
 from penstock.engine.batch.commit import BodyRequester, Commit, StoredState
 from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.records import (
@@ -36,7 +38,7 @@ class Batch:
 
     def __init__(self, next_offset: int, work_budget: WorkBudget) -> None:
         self.next_offset = next_offset
-        self.size_bytes = 0  # of the appended messages
+        self.size_bytes: i64 = 0  # of the appended messages
         self.latest_sealed = 0  # the number of the latest batch that was sealed
         self.next_number = 1  # the next unused number of a session, or of the queue of a group
         self.lowest_moved_offset = 0  # see ``note_moved``

@@ -15,12 +15,16 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from penstock.engine.batch.batch import Batch
 from penstock.engine.batch.commit import Commit
 from penstock.engine.client_record import Run, RunSeries
 from penstock.engine.wire.link import Turn
 
-NO_LIMIT_BYTES: Final = 2**62
+NO_LIMIT_BYTES: Final = 2**60
+"""More than there will be. Twice as much is still an integer that compiled code keeps in a word; a
+larger one would be an object, and each comparison a call."""
 
 
 @final
@@ -39,8 +43,8 @@ class StoreHealth:
         self.durable_batch = 0  # the number of the latest durable batch
         self.durable_log_end = batch.next_offset  # the log offset after the last durable message
         self.commits: RunSeries | None = None  # when messages became durable; None: not recorded
-        self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, no client is read
-        self.batch_bytes_max = NO_LIMIT_BYTES  # in the batch; above, heavy clients wait
+        self.waiting_bytes_max: i64 = NO_LIMIT_BYTES  # in batch and links; above, no client is read
+        self.batch_bytes_max: i64 = NO_LIMIT_BYTES  # in the batch; above, heavy clients wait
         self._batch = batch
         self._turn = turn
 

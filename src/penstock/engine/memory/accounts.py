@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from penstock.engine.addresses import source_of
 from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.memory.budget import DELIVERY_BYTES, PACKED_BYTES, MemoryBudget
@@ -49,14 +51,16 @@ class Account(BodyAccount):
         self.budget = budget
         self.sessions = 0
         self.groups = 0  # shared subscriptions whose queues count here
-        self.sessions_bytes = 0
-        self.qos0_bytes = 0
-        self.packed_bytes = 0
-        self.unreleased_bytes = 0
-        self.retained_bytes = 0
-        self.waiting_bytes = 0
-        self.inbound_bytes = 0  # from clients: ``pending_publishes``, identifiers in ``inbound``
-        self.buffered_bytes = 0  # in the socket buffers of its clients; see ``link``
+        self.sessions_bytes: i64 = 0
+        self.qos0_bytes: i64 = 0
+        self.packed_bytes: i64 = 0
+        self.unreleased_bytes: i64 = 0
+        self.retained_bytes: i64 = 0
+        self.waiting_bytes: i64 = 0
+        self.inbound_bytes: i64 = (
+            0  # from clients: ``pending_publishes``, identifiers in ``inbound``
+        )
+        self.buffered_bytes: i64 = 0  # in the socket buffers of its clients; see ``link``
         self._accounts_by_key = known
         self.sessions_max = sessions_max
         self._sessions_bytes_max = _share_of(budget.sessions_bytes_max, share)

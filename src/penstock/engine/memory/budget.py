@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from penstock.engine.message import Delivery
 
 DELIVERY_BYTES: Final = 256  # a waiting delivery, without its message
@@ -69,19 +71,21 @@ class MemoryBudget:
         waiting_bytes_max: int = 0,
         unsent_bytes_max: int = 0,
     ) -> None:
-        self.qos0_bytes = 0
-        self.packed_bytes = 0
-        self.sessions_bytes = 0
-        self.unreleased_bytes = 0
+        self.qos0_bytes: i64 = 0
+        self.packed_bytes: i64 = 0
+        self.sessions_bytes: i64 = 0
+        self.unreleased_bytes: i64 = 0
         self.sessions_refused = 0  # sessions, subscriptions and wills for which there was no room
         self.qos0_bytes_max = qos0_bytes_max
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
-        self.waiting_bytes = 0
-        self.inbound_bytes = 0  # from clients: ``pending_publishes``, identifiers in ``inbound``
-        self.fetching_bytes = 0  # bodies that are being read from the log
+        self.waiting_bytes: i64 = 0
+        self.inbound_bytes: i64 = (
+            0  # from clients: ``pending_publishes``, identifiers in ``inbound``
+        )
+        self.fetching_bytes: i64 = 0  # bodies that are being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
@@ -151,7 +153,7 @@ class Router:
                 account = publisher.account
             self._retain(message, account)
         at_once = message.qos == 0
-        reached = 0
+        reached: i64 = 0
         planned = plan is not None
         for match in matches.sessions:
             merged = match.own_subscriptions if match.session is publisher else match.subscriptions
@@ -170,7 +172,7 @@ class Router:
         for group in matches.groups:
             if group.publish(message, at_once, now, planned):
                 reached += 1
-        bytes_work = len(message.payload) // SENT_BYTES_PER_UNIT
+        bytes_work: i64 = len(message.payload) // SENT_BYTES_PER_UNIT
         self._work_budget.work_done += reached * (1 + bytes_work) + matches.identifiers
         if event is not None:
             event["sessions"] = reached

@@ -115,7 +115,8 @@ class Inbound:
             return False
         self._since_us[packet_id] = now.steady_us
         self._flip(packet_id)
-        self._count(1)
+        if self._account is not None:
+            self._account.count_inbound(IDENTIFIER_BYTES)
         return True
 
     def _flip(self, packet_id: int) -> None:
@@ -165,7 +166,8 @@ class Inbound:
             return reasons.SUCCESS if was_received else reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
         self._flip(packet_id)
-        self._count(-1)
+        if self._account is not None:
+            self._account.count_inbound(-IDENTIFIER_BYTES)
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.queue import PRIORITY_SHIFT
@@ -43,8 +43,8 @@ class ReservedPacketIds:
     packet may get."""
 
     def __init__(self) -> None:
-        self._first_id = 1
-        self._count = 0
+        self._first_id: i64 = 1
+        self._count: i64 = 0
 
     def reserve(self, first: int, end: int) -> None:
         """Reserve the packet identifiers of the sequences from ``first`` to below ``end``, instead
@@ -52,6 +52,6 @@ class ReservedPacketIds:
         self._first_id = packet_id_of(first)
         self._count = max(0, end - first)
 
-    def contains(self, packet_id: int) -> bool:
+    def contains(self, packet_id: i64) -> bool:
         """Return whether ``packet_id`` is reserved."""
-        return (packet_id - self._first_id) % PACKET_IDENTIFIERS < self._count
+        return self._count > 0 and (packet_id - self._first_id) % PACKET_IDENTIFIERS < self._count

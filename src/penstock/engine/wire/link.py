@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from penstock.engine.client_record import ClientRecord, Run
 from penstock.engine.clock import Now
@@ -78,8 +78,10 @@ class Turn:
         self.ready: list[Link] = []  # links with bytes to send now
         self.deferring: list[Link] = []  # links with packets that wait for the open batch
         self.closing: list[Link] = []  # links to be closed
-        self.unsent_bytes = 0  # of all links: not handed to a socket yet
-        self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
+        self.unsent_bytes: i64 = 0  # of all links: not handed to a socket yet
+        self.buffered_bytes: i64 = (
+            0  # of all links: in the buffers of sockets whose peers read slowly
+        )
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
         self.resumed_next_turn: list[Resumable] = []  # connections that ``Server.resume`` resumes
         self.resumed_for_room: list[
@@ -160,26 +162,26 @@ class Link:
         self.is_draining = False  # closed, but the deferred packets are still sent
         self._farewell = b""  # the last packet, to be sent at once if draining takes too long
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
-        self.sealed_batches = 0  # batches of deferred bytes so far
-        self.uncommitted_batches = 0  # sealed batches whose commit is not durable yet
-        self.uncommitted_acks = 0  # acknowledgements that wait for a commit
-        self.uncommitted_qos0 = 0  # QoS 0 messages that wait for a commit
-        self.uncommitted_publishes = 0  # QoS 1 and 2 messages that wait for a commit
-        self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
-        self.pending_bytes_max = PENDING_BYTES_MAX
-        self.congested_bytes = 0  # handed to the socket since the link became congested
-        self.buffered_bytes = 0  # in the socket's buffer, as the shell reported last
-        self.bytes_received = 0  # since the connection began
-        self.bytes_sent = 0  # since the connection began
+        self.sealed_batches: i64 = 0  # batches of deferred bytes so far
+        self.uncommitted_batches: i64 = 0  # sealed batches whose commit is not durable yet
+        self.uncommitted_acks: i64 = 0  # acknowledgements that wait for a commit
+        self.uncommitted_qos0: i64 = 0  # QoS 0 messages that wait for a commit
+        self.uncommitted_publishes: i64 = 0  # QoS 1 and 2 messages that wait for a commit
+        self.pending_bytes: i64 = 0  # sent or deferred, and not yet handed to the socket
+        self.pending_bytes_max: i64 = PENDING_BYTES_MAX
+        self.congested_bytes: i64 = 0  # handed to the socket since the link became congested
+        self.buffered_bytes: i64 = 0  # in the socket's buffer, as the shell reported last
+        self.bytes_received: i64 = 0  # since the connection began
+        self.bytes_sent: i64 = 0  # since the connection began
         self.rates: ByteRates | None = None  # created when an operator first asks for rates
         self.account: Account | None = None  # of its session; None before CONNACK
         self.record: ClientRecord | None = None  # of its client; None: the client has no record
         self.ready_buffer = PacketBuffer()  # packets that are sent in this turn
         self.deferred_buffer = PacketBuffer()  # packets that wait for the commit of the open batch
         self.waiting_qos0_buffer: PacketBuffer | None = None  # behind deferred QoS 0 packets
-        self.deferred_acks = 0
-        self.deferred_qos0 = 0
-        self.deferred_publishes = 0
+        self.deferred_acks: i64 = 0
+        self.deferred_qos0: i64 = 0
+        self.deferred_publishes: i64 = 0
         self._deferred_sent: Run | None = None  # messages in ``deferred_buffer``, for the record
         self._waiting_sent: Run | None = None  # messages in ``waiting_qos0_buffer``
         self.resumable: Resumable | None = None  # the connection, for when there is room again
@@ -315,7 +317,7 @@ class Link:
             self._waiting_sent = None
         return self.deferred_buffer
 
-    def record_written(self, buffer: PacketBuffer, offset: int) -> None:
+    def record_written(self, buffer: PacketBuffer, offset: i64) -> None:
         """Record that the message at this log offset was written to ``buffer``.
 
         The client's record notes it as sent when the buffer is sent.
@@ -334,7 +336,7 @@ class Link:
                 self._waiting_sent = Run()
             self._waiting_sent.add(offset)
 
-    def count_qos0_written(self, buffer: PacketBuffer, size_bytes: int) -> None:
+    def count_qos0_written(self, buffer: PacketBuffer, size_bytes: i64) -> None:
         """Note that one QoS 0 message was written to ``buffer``."""
         if buffer is self.ready_buffer:
             if buffer.count == 1:
@@ -357,7 +359,7 @@ class Link:
         self.deferred_buffer.add(frame)
         self.count_deferred(len(frame))
 
-    def count_deferred(self, size_bytes: int) -> None:
+    def count_deferred(self, size_bytes: i64) -> None:
         """Note that one more packet, of ``size_bytes``, was written to ``deferred_buffer``."""
         if self.deferred_buffer.count == 1:
             self._turn.deferring.append(self)
@@ -368,7 +370,7 @@ class Link:
         ``count_publish_written`` afterwards."""
         return self.ready_buffer if at_once else self.deferred_buffer
 
-    def count_publish_written(self, buffer: PacketBuffer, size_bytes: int) -> None:
+    def count_publish_written(self, buffer: PacketBuffer, size_bytes: i64) -> None:
         """Note that one QoS 1 or 2 message was written to ``buffer``."""
         if buffer is self.ready_buffer:
             if buffer.count == 1:
@@ -387,14 +389,14 @@ class Link:
         """
         return self.uncommitted_publishes > 0 and self.deferred_publishes == 0
 
-    def send_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
+    def send_plain_after_commit(self, packet_type: i64, packet_id: i64) -> None:
         """Send an acknowledgement without reason code and properties after the commit of this
         turn."""
         self.counters.written.count(packet_type)
         self.deferred_buffer.add_ack(packet_type, packet_id)
         self.count_deferred(_PLAIN_BYTES)
 
-    def ack_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
+    def ack_plain_after_commit(self, packet_type: i64, packet_id: i64) -> None:
         """Send as ``send_plain_after_commit``; the packet counts as uncommitted until then."""
         self.send_plain_after_commit(packet_type, packet_id)
         self.deferred_acks += 1
@@ -436,7 +438,7 @@ class Link:
         self.deferred_publishes = 0
         return release
 
-    def subtract_released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
+    def subtract_released(self, size_bytes: i64, acks: i64, qos0: i64, publishes: i64) -> None:
         """Subtract the packets of one batch, which were handed to the socket after their commit."""
         self.is_open = True
         self.uncommitted_batches -= 1
@@ -537,11 +539,11 @@ class Link:
     def _has_waiting_qos0(self) -> bool:
         return self.waiting_qos0_buffer is not None and self.waiting_qos0_buffer.count > 0
 
-    def _count_written(self, size_bytes: int) -> None:
+    def _count_written(self, size_bytes: i64) -> None:
         self.pending_bytes += size_bytes
         self._turn.unsent_bytes += size_bytes
 
-    def _count_handed_over(self, size_bytes: int) -> None:
+    def _count_handed_over(self, size_bytes: i64) -> None:
         self.pending_bytes -= size_bytes
         self._turn.unsent_bytes -= size_bytes
         assert self.pending_bytes >= 0, "more bytes were handed over than were written"
@@ -561,10 +563,10 @@ class DeferredPackets:
         self,
         link: Link,
         pieces: list[bytes],
-        packets: int,
-        acks: int,
-        qos0: int,
-        publishes: int,
+        packets: i64,
+        acks: i64,
+        qos0: i64,
+        publishes: i64,
         sent: Run | None = None,
     ) -> None:
         self.link = link
@@ -594,8 +596,8 @@ def _joined(run: Run | None, later: Run | None) -> Run | None:
     return run
 
 
-def _size_of(pieces: list[bytes]) -> int:
-    size_bytes = 0
+def _size_of(pieces: list[bytes]) -> i64:
+    size_bytes: i64 = 0
     for piece in pieces:
         size_bytes += len(piece)
     return size_bytes

@@ -29,7 +29,7 @@ class PacketBuffer:
     """Encoded packets of one link. An empty buffer takes little memory."""
 
     def __init__(self) -> None:
-        self.count = 0  # packets
+        self.count: i64 = 0  # packets
         self._writer: BytesWriter | None = None
         self._parts: list[bytes] | None = None  # sent before the content of the writer
 
