@@ -7,9 +7,10 @@
                lowest, highest offset                                ▼
                count                         neighbours that are short for their age are merged
 
-An event changes a few attributes of the open run; no object is made for it. A series never forgets
-an event, but its time becomes less exact: a run from a minute ago may last ten seconds, one from a
-moment ago is exact.
+An event changes a few attributes of the open run; no object is made for it. The time is compared
+once for all events of one input. A kind of event has a series from its first event on: most idle
+clients have one, of their connection. A series never forgets an event, but its time becomes less
+exact: a run from a minute ago may last ten seconds, one from a moment ago is exact.
 
 A run guarantees the following:
 
@@ -77,11 +78,13 @@ class RecordClock:
     """
 
     def __init__(self, now: Now) -> None:
+        self.inputs: i64 = 0  # the number of inputs so far
         self.steady_us: i64 = now.steady_us
         self.lead_us: i64 = now.lead_us
 
     def set(self, now: Now) -> None:
         """Set the time of the input that is handled next."""
+        self.inputs += 1
         self.steady_us = now.steady_us
         self.lead_us = now.lead_us
 
@@ -179,18 +182,15 @@ class RunSeries:
         self._runs_max = runs_max
         self._open_run = Run()
         self._open_until_us: i64 = 0  # the open run ends then
-        self._closed_runs: list[Run] = []
+        self._noted_in: i64 = -1  # the input of the latest event
+        self._closed_runs: list[Run] | None = None
         self._coarseness = _FINEST
 
     def note(self, offset: i64) -> None:
         """Note an event of the message at ``offset``, at the current time; -1 = no offset."""
-        clock = self._clock
-        now_us = clock.steady_us
-        run = self._open_run
-        if now_us >= self._open_until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
-            run = self._begin(Run())
-        run.last_us = now_us
-        run.add(offset)
+        if self._noted_in != self._clock.inputs:
+            self._come_to_input()
+        self._open_run.add(offset)
 
     def note_text(self, offset: i64, text: str) -> None:
         """Note an event as ``note`` does, with a text, which is cut to ``TEXT_MAX`` characters."""
@@ -202,46 +202,58 @@ class RunSeries:
 
         The caller must not change ``batch`` afterwards: ``batch`` may become the open run.
         """
-        clock = self._clock
-        now_us = clock.steady_us
-        run = self._open_run
-        if now_us >= self._open_until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
-            run = self._begin(batch)
+        if self._is_open_run_over():
+            self._begin(batch)
         else:
-            run.join(batch)
-        run.last_us = now_us
+            self._open_run.join(batch)
+        self._open_run.last_us = self._clock.steady_us
+
+    def _come_to_input(self) -> None:
+        """Prepare the open run for events of the present input."""
+        if self._is_open_run_over():
+            self._begin(Run())
+        self._open_run.last_us = self._clock.steady_us
+        self._noted_in = self._clock.inputs
+
+    def _is_open_run_over(self) -> bool:
+        """Return whether an event at the current time begins a new run."""
+        now_us = self._clock.steady_us
+        run = self._open_run
+        return (
+            now_us >= self._open_until_us
+            or now_us < run.last_us
+            or self._clock.lead_us != run.lead_us
+        )
 
     def runs(self) -> list[Run]:
         """Return all runs, the oldest first. The caller must not change them."""
-        return (
-            [*self._closed_runs, self._open_run]
-            if self._open_run.count > 0
-            else list(self._closed_runs)
-        )
+        closed = self._closed_runs or []
+        return [*closed, self._open_run] if self._open_run.count > 0 else list(closed)
 
-    def _begin(self, run: Run) -> Run:
-        """Close the open run, make ``run`` the open one from the current time on; return it."""
+    def _begin(self, run: Run) -> None:
+        """Close the open run, and make ``run`` the open one from the current time on."""
         clock = self._clock
         if self._open_run.count > 0:
+            if self._closed_runs is None:
+                self._closed_runs = []
             self._closed_runs.append(self._open_run)
             if len(self._closed_runs) > self._runs_max:
-                self._make_room(clock.steady_us)
+                self._closed_runs = self._with_room(self._closed_runs, clock.steady_us)
         run.first_us = clock.steady_us
         run.lead_us = clock.lead_us
         self._open_until_us = run.first_us + WINDOW_US
         self._open_run = run
-        return run
 
-    def _make_room(self, now_us: i64) -> None:
-        """Merge neighbouring runs until a quarter of ``runs_max`` is free.
+    def _with_room(self, runs: list[Run], now_us: i64) -> list[Run]:
+        """Return ``runs`` with neighbours merged, until a quarter of ``runs_max`` is free.
 
         Two neighbours are merged where both together last no longer than a fraction of their age.
         The fraction is doubled until enough are merged; the next call begins with a smaller one.
         """
         coarseness = self._coarseness
-        while len(self._closed_runs) > self._runs_max * 3 // 4:
+        while len(runs) > self._runs_max * 3 // 4:
             merged: list[Run] = []
-            for run in self._closed_runs:
+            for run in runs:
                 if merged and _may_merge(merged[-1], run, now_us, coarseness):
                     before = merged[-1]
                     before.join(run)
@@ -250,9 +262,10 @@ class RunSeries:
                     before.lead_us = run.lead_us
                 else:
                     merged.append(run)
-            self._closed_runs = merged
+            runs = merged
             coarseness *= 2
         self._coarseness = max(_FINEST, coarseness / 4)
+        return runs
 
 
 def _may_merge(before: Run, run: Run, now_us: i64, coarseness: float) -> bool:
@@ -304,39 +317,91 @@ class ClientRecord:
         self.since_us: i64 = clock.steady_us
         self.since_lead_us: i64 = clock.lead_us
         self.since_offset = next_offset
-        self.received_runs = RunSeries(clock, FLOW_RUNS_MAX)
-        self.queued_runs = RunSeries(clock, FLOW_RUNS_MAX)
-        self.sent_runs = RunSeries(clock, FLOW_RUNS_MAX)
-        self.acknowledged_runs = RunSeries(clock, FLOW_RUNS_MAX)
-        self.connected_runs = RunSeries(clock, CONNECTION_RUNS_MAX)
-        self.disconnected_runs = RunSeries(clock, CONNECTION_RUNS_MAX)
+        self._received_runs: RunSeries | None = None
+        self._queued_runs: RunSeries | None = None
+        self._sent_runs: RunSeries | None = None
+        self._acknowledged_runs: RunSeries | None = None
+        self._connected_runs: RunSeries | None = None
+        self._disconnected_runs: RunSeries | None = None
         self._clock = clock
-        self._by_reason: dict[tuple[int, int], RunSeries] = {}  # the latest reason last
+        self._by_reason: dict[tuple[int, int], RunSeries] | None = None  # the latest reason last
+
+    @property
+    def received_runs(self) -> RunSeries:
+        """Return the series of messages from the client."""
+        series = self._received_runs
+        if series is None:
+            series = self._received_runs = RunSeries(self._clock, FLOW_RUNS_MAX)
+        return series
+
+    @property
+    def queued_runs(self) -> RunSeries:
+        """Return the series of messages that were queued."""
+        series = self._queued_runs
+        if series is None:
+            series = self._queued_runs = RunSeries(self._clock, FLOW_RUNS_MAX)
+        return series
+
+    @property
+    def sent_runs(self) -> RunSeries:
+        """Return the series of messages that were sent."""
+        series = self._sent_runs
+        if series is None:
+            series = self._sent_runs = RunSeries(self._clock, FLOW_RUNS_MAX)
+        return series
+
+    @property
+    def acknowledged_runs(self) -> RunSeries:
+        """Return the series of messages that were acknowledged."""
+        series = self._acknowledged_runs
+        if series is None:
+            series = self._acknowledged_runs = RunSeries(self._clock, FLOW_RUNS_MAX)
+        return series
+
+    @property
+    def connected_runs(self) -> RunSeries:
+        """Return the series of connections."""
+        series = self._connected_runs
+        if series is None:
+            series = self._connected_runs = RunSeries(self._clock, CONNECTION_RUNS_MAX)
+        return series
+
+    @property
+    def disconnected_runs(self) -> RunSeries:
+        """Return the series of ends of connections."""
+        series = self._disconnected_runs
+        if series is None:
+            series = self._disconnected_runs = RunSeries(self._clock, CONNECTION_RUNS_MAX)
+        return series
 
     def note_reason(self, kind: int, detail: int, offset: int, text: str) -> None:
         """Note that a message was dropped or refused (``kind``), with the reason (``detail``)."""
         key = kind, detail
-        series = self._by_reason.pop(key, None)
+        by_reason = self._by_reason
+        if by_reason is None:
+            by_reason = self._by_reason = {}
+        series = by_reason.pop(key, None)
         if series is None:
-            if len(self._by_reason) >= REASONS_MAX:
-                del self._by_reason[next(iter(self._by_reason))]
+            if len(by_reason) >= REASONS_MAX:
+                del by_reason[next(iter(by_reason))]
             series = RunSeries(self._clock, REASON_RUNS_MAX)
-        self._by_reason[key] = series
+        by_reason[key] = series
         series.note_text(offset, text)
 
     def runs(self) -> list[RecordedRun]:
         """Return all runs, in the order in which they began."""
         found: list[RecordedRun] = []
         for kind, series in (
-            (CONNECTED, self.connected_runs),
-            (RECEIVED, self.received_runs),
-            (QUEUED, self.queued_runs),
-            (SENT, self.sent_runs),
-            (ACKNOWLEDGED, self.acknowledged_runs),
-            (DISCONNECTED, self.disconnected_runs),
+            (CONNECTED, self._connected_runs),
+            (RECEIVED, self._received_runs),
+            (QUEUED, self._queued_runs),
+            (SENT, self._sent_runs),
+            (ACKNOWLEDGED, self._acknowledged_runs),
+            (DISCONNECTED, self._disconnected_runs),
         ):
-            found += [RecordedRun(kind, 0, run) for run in series.runs()]
-        for (kind, detail), series in self._by_reason.items():
+            if series is not None:
+                found += [RecordedRun(kind, 0, run) for run in series.runs()]
+        for (kind, detail), series in (self._by_reason or {}).items():
             found += [RecordedRun(kind, detail, run) for run in series.runs()]
         found.sort(key=_began)
         return found
