@@ -44,8 +44,11 @@ COMPILED_FILES = (  # what of the rest runs for each turn or message
     "client/message.py",
     "client/publication.py",
     "client/publisher_line.py",
+    "runtime/batch_size.py",
     "runtime/deadlines.py",
     "runtime/driver.py",
+    "runtime/machine_clock.py",
+    "runtime/measures.py",
     "runtime/peer.py",
     "runtime/read_control.py",
 )

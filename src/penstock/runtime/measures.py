@@ -21,7 +21,8 @@ SLOW_TURN_S: Final = 0.1
 """Duration in seconds above which a turn is counted as slow; a portion of work should take 20
 ms."""
 
-SECONDS: Final = (
+# Of these bounds mypyc would make tuples of a fixed length, which it takes for unset.
+SECONDS: Final[tuple[float, ...]] = (
     0.0005,
     0.001,
     0.0025,
@@ -37,8 +38,17 @@ SECONDS: Final = (
     5.0,
     10.0,
 )
-MESSAGES: Final = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
-BYTES: Final = (256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0)
+MESSAGES: Final[tuple[float, ...]] = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
+BYTES: Final[tuple[float, ...]] = (
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    16_777_216.0,
+)
 
 
 @final
