@@ -45,6 +45,9 @@ def source_of(peer: str, exempt: Sequence[IPNetwork] = ()) -> str:
 
     Return an empty text if the peer has no address, or its address is in a network of ``exempt``.
     """
+    host = host_of(peer)
+    if not exempt and _is_ipv4(host):  # most connections: the text is the source
+        return host
     address = ip_of(peer)
     if address is None or any(address in network for network in exempt):
         return ""
@@ -77,6 +80,20 @@ def text_of(network: IPNetwork) -> str:
     if network.version == 4 and network.prefixlen == _SOURCE_BITS[4]:
         return str(network.network_address)
     return str(network)
+
+
+def _is_ipv4(host: str) -> bool:
+    """Return whether ``host`` is an IPv4 address in the form in which ``ipaddress`` writes it."""
+    if not host.isascii():
+        return False
+    numbers = 0
+    for part in host.split("."):
+        if not part.isdecimal() or len(part) > 3 or int(part) > 255:
+            return False
+        if part[0] == "0" and part != "0":
+            return False
+        numbers += 1
+    return numbers == 4
 
 
 def _source(address: IPAddress) -> IPNetwork:

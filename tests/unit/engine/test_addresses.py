@@ -27,6 +27,28 @@ def test_one_source_is_an_ipv4_address_or_a_64_of_ipv6(peer: str, source: str) -
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        *("0.0.0.0", "255.255.255.255", "10.20.30.40", "1.2.3.4%eth0", "::1"),
+        *("256.1.1.1", "01.2.3.4", "1.2.3.00", "1.2.3", "1.2.3.4.5", "1..2.3", "1.2.3.", ""),
+        *(
+            "+1.2.3.4",
+            "1_0.2.3.4",
+            " 1.2.3.4",
+            "1.2.3.4 ",
+            "\uff11.2.3.4",
+            "1.2.3.1000",
+            "1.2.3.\u00b2",
+        ),
+    ],
+)
+def test_the_short_way_to_an_ipv4_source_leads_where_the_long_one_does(text: str) -> None:
+    elsewhere = [ipaddress.ip_network("2001:db8::/128")]
+    assert source_of(text) == source_of(text, elsewhere)
+    assert source_of(f"{text}:1883") == source_of(f"{text}:1883", elsewhere)
+
+
+@pytest.mark.parametrize(
     ("text", "network"),
     [
         ("192.0.2.7", "192.0.2.7"),
