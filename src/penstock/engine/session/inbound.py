@@ -61,15 +61,14 @@ class Inbound:
 
     def __init__(self, account: Account | None = None, is_stored: bool = False) -> None:
         self._is_stored = is_stored
-        self._bits: dict[int, int] = {}  # by page number, see ``take_pages``; without empty pages
-        self._changed_pages: dict[int, None] = {}
+        self._bits: dict[int, int] | None = None  # by page, see ``take_pages``; no page is empty
+        self._changed_pages: dict[int, None] | None = None
         self.checksum = 0  # of all stored packet identifiers: ``packet_id_checksum``
         self._account = account
         self.unreleased: AwaitingRelease | None = None  # messages of an MQTT 3.1 client
         self._since_us: dict[int, int] = {}  # start of the timeout by packet identifier, in order
-        self._on_this_connection: dict[
-            int, None
-        ] = {}  # packet identifiers received on this connection, until their PUBREL
+        # Packet identifiers received on this connection, until their PUBREL; None: there are none.
+        self._on_this_connection: dict[int, None] | None = None
         self.was_resumed = False  # whether an earlier connection may have left identifiers
         self._was_connected = False
 
@@ -79,7 +78,7 @@ class Inbound:
     @property
     def count_on_this_connection(self) -> int:
         """Return how many messages of this connection await PUBREL (MQTT 5 §4.9)."""
-        return len(self._on_this_connection)
+        return 0 if self._on_this_connection is None else len(self._on_this_connection)
 
     def first_ids(self, count: int) -> list[int]:
         """Return the packet identifiers that wait for PUBREL, at most ``count``."""
@@ -99,7 +98,7 @@ class Inbound:
         for packet_id in renewed:  # move the identifiers to the end: the oldest is first
             del self._since_us[packet_id]
             self._since_us[packet_id] = now.steady_us
-        self._on_this_connection.clear()
+        self._on_this_connection = None
         self.was_resumed = self._was_connected
         self._was_connected = True
 
@@ -110,6 +109,8 @@ class Inbound:
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """Note a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
+        if self._on_this_connection is None:
+            self._on_this_connection = {}
         self._on_this_connection[packet_id] = None
         if packet_id in self._since_us:
             return False
@@ -124,12 +125,16 @@ class Inbound:
         if self._is_stored:
             page = packet_id // PAGE_IDENTIFIERS
             bit = 1 << packet_id % PAGE_IDENTIFIERS
+            if self._bits is None:
+                self._bits = {}
             bits = self._bits.get(page, 0) ^ bit
             self.checksum += packet_id * packet_id if bits & bit else -packet_id * packet_id
             if bits:
                 self._bits[page] = bits
             else:
                 del self._bits[page]
+            if self._changed_pages is None:
+                self._changed_pages = {}
             self._changed_pages[page] = None
 
     def _count(self, identifiers: int) -> None:
@@ -148,7 +153,8 @@ class Inbound:
 
     def received_on_this_connection(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier was received on this connection."""
-        return packet_id in self._on_this_connection
+        received = self._on_this_connection
+        return received is not None and packet_id in received
 
     def release(self, packet_id: int) -> int:
         """Handle a PUBREL; return the reason code for PUBCOMP.
@@ -158,8 +164,11 @@ class Inbound:
         says so: of 0x92 a client would make a failure, and publish the message again. 0x92 is left
         for identifiers that this session has never received.
         """
-        was_received = self.was_resumed or packet_id in self._on_this_connection
-        self._on_this_connection.pop(packet_id, None)
+        was_received = self.was_resumed
+        received = self._on_this_connection
+        if received is not None and packet_id in received:
+            was_received = True
+            del received[packet_id]
         if self.unreleased is not None:
             self.unreleased.forget(packet_id)
         if packet_id not in self._since_us:
@@ -231,7 +240,7 @@ class Inbound:
         for packet_id in self._since_us:
             self._flip(packet_id)
         self._since_us.clear()
-        self._on_this_connection.clear()
+        self._on_this_connection = None
         self._was_connected = False
 
     def take_pages(self) -> list[InboundPage]:
@@ -241,9 +250,10 @@ class Inbound:
         identifiers that wait for PUBREL. Senders assign identifiers in ascending order, so that a
         commit changes few pages.
         """
+        if self._bits is None or self._changed_pages is None:
+            return []
         pages = [(page, self._bits.get(page, 0)) for page in self._changed_pages]
-        if pages:
-            self._changed_pages = {}
+        self._changed_pages = None
         return pages
 
     def restore(self, pages: list[InboundPage]) -> None:
@@ -252,5 +262,5 @@ class Inbound:
         for packet_id in ids_in(pages):
             self._since_us[packet_id] = 0
             self._flip(packet_id)
-        self._changed_pages = {}
+        self._changed_pages = None
         self._count(len(self._since_us))

@@ -98,9 +98,10 @@ class InFlightWindow:
         self._entries_to_resend: list[Delivery] | None = None  # after a reconnect, last first
         self._cursor = 0  # the last packet identifier that ``_unused_packet_id`` returned
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier that may be assigned
-        self._request_ids: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
-        self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
-        self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
+        # Most windows need none of these dictionaries, which come with their first entries:
+        self._request_ids: dict[int, None] | None = None  # of SUBSCRIBE and UNSUBSCRIBE
+        self._pages: dict[int, list[Delivery]] | None = None  # stored entries; no page is empty
+        self._changed_pages: dict[int, None] | None = None  # since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
         self.stored_len = 0  # entries on all pages
         self.stored_checksum = 0  # of their packet identifiers: ``packet_id_checksum``
@@ -128,7 +129,7 @@ class InFlightWindow:
         """Return how many new messages may be sent; 0 while entries are still to be sent again."""
         if self._entries_to_resend:
             return 0
-        unused = self._last_id - len(self._request_ids)
+        unused = self._last_id - self._request_count()
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
@@ -138,7 +139,10 @@ class InFlightWindow:
         self.is_long = taken >= UNCOUNTED_MAX
         if taken >= self.capacity or self._entries_to_resend:
             return False
-        return taken + len(self._request_ids) < self._last_id
+        return taken + self._request_count() < self._last_id
+
+    def _request_count(self) -> int:
+        return 0 if self._request_ids is None else len(self._request_ids)
 
     def limit_packet_ids(self, last_id: int) -> None:
         """Assign no packet identifier above ``last_id`` from now on."""
@@ -202,28 +206,31 @@ class InFlightWindow:
     def _is_unused(self, packet_id: int) -> bool:
         if packet_id in self._entries or packet_id > self._last_id:
             return False
-        return packet_id not in self._request_ids
+        return self._request_ids is None or packet_id not in self._request_ids
 
     def allocate_request_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is
         free."""
-        if len(self._entries) + len(self._request_ids) >= self._last_id:
+        if len(self._entries) + self._request_count() >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
+        if self._request_ids is None:
+            self._request_ids = {}
         self._request_ids[packet_id] = None
         return packet_id
 
     def is_request_id(self, packet_id: int) -> bool:
         """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
-        return packet_id in self._request_ids
+        return self._request_ids is not None and packet_id in self._request_ids
 
     def free_request_id(self, packet_id: int) -> None:
         """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE, whose answer was received."""
-        self._request_ids.pop(packet_id, None)
+        if self._request_ids is not None:
+            self._request_ids.pop(packet_id, None)
 
     def on_disconnect(self) -> None:
         """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: the connection ended."""
-        self._request_ids.clear()
+        self._request_ids = None
 
     def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
         """Restore an entry from a page in the store; the caller restores the oldest first.
@@ -235,6 +242,8 @@ class InFlightWindow:
         delivery.enter_window(packet_id, state, False)
         self._entries[packet_id] = delivery
         delivery.page = page
+        if self._pages is None:
+            self._pages = {}
         self._pages.setdefault(page, []).append(delivery)
         self.stored_len += 1
         self.stored_checksum += packet_id * packet_id
@@ -259,11 +268,11 @@ class InFlightWindow:
     def take_pages(self) -> list[WindowPage]:
         """Return the durable form of the pages that changed since the last call."""
         pages: list[WindowPage] = []
-        for number in self._changed_pages:
-            entries = [_durable(entry) for entry in self._pages.get(number, ())]
+        stored = self._pages or {}
+        for number in self._changed_pages or ():
+            entries = [_durable(entry) for entry in stored.get(number, ())]
             pages.append(WindowPage(number, entries))
-        if pages:
-            self._changed_pages = {}
+        self._changed_pages = None
         return pages
 
     def _take_place(self, delivery: Delivery) -> None:
@@ -271,16 +280,20 @@ class InFlightWindow:
         self.next_place += 1
         self.stored_len += 1
         self.stored_checksum += delivery.packet_id * delivery.packet_id
+        if self._pages is None:
+            self._pages = {}
         page = self._pages.get(delivery.page)
         if page is None:
             self._pages[delivery.page] = [delivery]
         else:
             page.append(delivery)
-        self._changed_pages[delivery.page] = None
+        self._mark_changed(delivery)
 
     def _mark_changed(self, entry: Delivery) -> None:
         """Mark the page of ``entry`` to be stored again."""
         if entry.sequence > 0:
+            if self._changed_pages is None:
+                self._changed_pages = {}
             self._changed_pages[entry.page] = None
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
@@ -460,8 +473,8 @@ class InFlightWindow:
 
     def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
-        if entry.sequence > 0:
-            self._changed_pages[entry.page] = None
+        if entry.sequence > 0 and self._pages is not None:
+            self._mark_changed(entry)
             page = self._pages[entry.page]
             page.remove(entry)
             self.stored_len -= 1
