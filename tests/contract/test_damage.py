@@ -207,7 +207,7 @@ def test_a_torn_last_write_is_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 0, 8, 16, 24])
-def test_a_watermark_that_is_behind_or_of_an_older_version_is_no_damage(
+def test_a_watermark_that_is_behind_or_cut_short_is_no_damage(
     tmp_path: Path, length: int | None
 ) -> None:
     """A power cut may leave an older file, or one whose content never reached the disk."""
@@ -223,7 +223,7 @@ def test_a_watermark_that_is_behind_or_of_an_older_version_is_no_damage(
     assert read_watermark(tmp_path) == Watermark(END, 0, COMMITS + 1, epoch)
 
 
-def test_an_older_version_knows_its_end_at_least(tmp_path: Path) -> None:
+def test_a_watermark_that_is_cut_short_knows_its_end_at_least(tmp_path: Path) -> None:
     filled(tmp_path)
     path = tmp_path / WATERMARK_FILE
     path.write_bytes(path.read_bytes()[:16])

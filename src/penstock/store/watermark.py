@@ -6,7 +6,6 @@ The file is `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it:
     ┌────────┬────────┬─────────┬─────────────────────────┐
     │ end    │ begin  │ commits │ epoch, ASCII            │
     └────────┴────────┴─────────┴─────────────────────────┘
-    └ older versions: 8 or 16 ┘
 
 `end` is the offset after the last synced message, `begin` the first offset that retention has not
 removed, `commits` the number of all commits ever made, including those without messages.
@@ -50,7 +49,7 @@ _EPOCH: Final = slice(24, 48)
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The content of the watermark file; files of older versions have no commits and no epoch."""
+    """The content of the watermark file; what a file that was cut short lacks is zero."""
 
     end: int
     begin: int = 0
