@@ -17,7 +17,7 @@ from rocksdict import Options, Rdict, WriteBatch
 from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
-from penstock.store.database import COLUMN_FAMILIES
+from penstock.store.database import COLUMN_FAMILIES, FORMAT, FORMAT_KEY
 from penstock.store.identity import GIVEN_UP, LINEAGE
 from penstock.store.log import chunk_from_columns
 from penstock.store.watermark import Watermark
@@ -43,7 +43,7 @@ class LogWriter:
         data_dir.mkdir(parents=True, exist_ok=True)
         self._open()
         meta = self._database.get_column_family("meta")
-        meta[b"format"] = b"1"
+        meta[FORMAT_KEY] = FORMAT
         meta[b"epoch"] = epoch.encode()
         self.earliest = 0
         self.end = 0
