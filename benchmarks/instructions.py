@@ -73,7 +73,7 @@ def show(counted: dict[str, Counted], functions: int, console: Console) -> None:
     """Print the figures, and the functions that cost most."""
     for name, one in counted.items():
         unit, _ = PATHS[name]
-        table = Table(title=f"{name}: {one.figure:,.0f} instructions a {unit}", width=88)
+        table = Table(title=f"{name}: {one.figure:,.0f} instructions a {unit}")
         table.add_column("function")
         table.add_column("instructions", justify="right")
         table.add_column("share", justify="right")
@@ -89,7 +89,7 @@ def compare(figures: Mapping[str, float], console: Console) -> list[str]:
     costs, mistakes = cost_guard.costs_of_commits([*PATHS, *IDLE])
     lines = read_lines(HISTORY)
     bars = cost_guard.bars(lines, build_kind(), callgrind.toolchain(), costs)
-    table = Table(title="beside the best figure of the history", width=88)
+    table = Table(title="beside the best figure of the history")
     for heading in ("path", "now", "best", "difference", "at"):
         table.add_column(heading, justify="left" if heading in ("path", "at") else "right")
     for name, figure in figures.items():
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="append the figures to the history")
     parser.add_argument("--note", default="", help="free text for the line of the history")
     options = parser.parse_args()
-    console = Console()
+    console = Console(width=100)
     if not callgrind.is_installed():
         console.print(callgrind.MISSING)
         return
