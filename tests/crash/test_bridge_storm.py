@@ -32,7 +32,7 @@ def play_and_judge(directory: Path, link: AbstractContextManager[Link], messages
     assert verdict.is_kept, f"\n{verdict}"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.torture("the same storm over a link of network namespaces")
 def test_qos_2_arrives_once_and_in_order_and_qos_1_arrives(tmp_path: Path) -> None:
     if why := obstacle():
@@ -40,7 +40,7 @@ def test_qos_2_arrives_once_and_in_order_and_qos_1_arrives(tmp_path: Path) -> No
     play_and_judge(tmp_path, Namespaces(), MESSAGES)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.torture("a storm of half a minute")
 def test_the_same_over_a_proxy_that_ends_connections(tmp_path: Path) -> None:
     play_and_judge(tmp_path, Proxied(), MESSAGES // 2)

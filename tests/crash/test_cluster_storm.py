@@ -41,7 +41,7 @@ def play_one(directory: Path, kinds: tuple[str, ...] = ()) -> None:
 
 
 @nats_cluster.needed
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.torture("the faults that other tests have, under all kinds of load")
 @needs_compiler
 def test_a_lost_machine_a_pulled_cable_and_a_handover_under_load(tmp_path: Path) -> None:

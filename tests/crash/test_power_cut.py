@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.skipif(
         shutil.which("strace") is None, reason="strace is not installed: apt-get install strace"
     ),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1200),
 ]
 
 

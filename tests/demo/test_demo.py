@@ -21,7 +21,7 @@ def command(directory: Path, *more: str) -> list[str]:
     return [*demo, *SMALL, *more]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_killed_broker_and_killed_spark_job_lose_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     run = ("--broker-kills", "1", "--spark-kills", "1")
@@ -40,7 +40,7 @@ def test_killed_broker_and_killed_spark_job_lose_nothing(tmp_path: Path) -> None
     assert _processes_about(directory) == {}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(1200)
 def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = subprocess.Popen(

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="the extra spark is not installed")
 pytest.importorskip("starlette", reason="the extra admin is not installed")
 
 PLANT: Final = Path(__file__).parents[2] / "examples" / "plant"
-LIMIT_S: Final = 240  # Spark starts, and other tests may have the cores
+LIMIT_S: Final = 900  # Spark starts, and other tests may have the cores
 TOKEN: Final = "0123456789abcdef" * 4
 
 

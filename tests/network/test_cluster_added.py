@@ -26,7 +26,7 @@ from tests.support.members import MemberBroker
 from tests.support.networks import LOOPBACK
 from tests.support.wall_clock import needs_the_kernels_clock
 
-pytestmark = [needs_nats_server, needs_the_kernels_clock, pytest.mark.timeout(400)]
+pytestmark = [needs_nats_server, needs_the_kernels_clock, pytest.mark.timeout(1200)]
 
 ADDED: Final = {"d": "127.0.0.4", "e": "127.0.0.5"}
 _MEMBERS: Final = re.compile("^members = .*$", re.MULTILINE)

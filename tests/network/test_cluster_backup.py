@@ -32,7 +32,7 @@ from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
-pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]
 
 NEW = ("d", "e", "f")
 LARGE, LARGE_BYTES = 150, 200_000

@@ -143,7 +143,7 @@ def test_a_primary_that_was_stopped_for_a_while_is_a_standby_afterwards(
         members.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.torture("ends a member at thirty moments of its life")
 def test_sigterm_ends_a_member_at_any_moment(nats: NatsCluster, tmp_path: Path) -> None:
     """While it starts, opens its view, claims, becomes the primary, and serves."""

@@ -21,7 +21,7 @@ from tests.support.members import COMMAND_S, START_S, MemberBroker, Members, pro
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
-pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import Members
 from tests.support.nats_cluster import NatsCluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 LEVEL: dict[str, object] = {"log.level": "info"}
 

@@ -33,7 +33,7 @@ from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
-pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]
 
 BY_HAND_S = 150.0
 LARGE, LARGE_BYTES = 400, 40_000

@@ -27,7 +27,7 @@ from tests.support.members import COMMAND_S, MemberBroker, Members, level_conten
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
-pytestmark = [nats_cluster.needed, pytest.mark.timeout(300)]
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]
 
 SHORT_LOG: dict[str, object] = {"cluster.log_entries_max": 1000}
 COMMITS = 1300

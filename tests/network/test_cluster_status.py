@@ -20,7 +20,7 @@ from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import MemberBroker, Members
 from tests.support.raw_client import RawClient
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @contextlib.contextmanager

@@ -136,7 +136,7 @@ def hand_over(members: Members, to: MemberBroker) -> None:
     wait_for("the former as a standby", lambda: primary.role() == "standby")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.torture("four restarts and five handovers")
 def test_two_versions_in_one_cluster_and_nothing_is_lost(
     nats: NatsCluster, tmp_path: Path, next_version: Path

@@ -20,7 +20,7 @@ from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
 from tests.support.raw_client import RawClient
 
-pytestmark = [nats_cluster.needed, pytest.mark.timeout(600)]  # more than the waits in a test
+pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]  # more than the waits in a test
 
 MESSAGES = 400
 PAYLOAD_BYTES = 40_000  # more in all than after what a server's Raft log is compacted

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.followed import blocks_of, commands_of, follow
 
-LIMIT_S = 240  # some thirty processes start, and other tests may have the cores
+LIMIT_S = 900  # some thirty processes start, and other tests may have the cores
 
 
 @pytest.mark.timeout(LIMIT_S + 60)

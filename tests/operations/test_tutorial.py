@@ -2,7 +2,8 @@
 
 The blocks of `sh` are one script for bash; those of `python` are files of their titles; those of
 `text` that stand below commands are what the commands must have printed, line by line. The script
-is given one thing that a person does: it waits for a broker that was started. Spark takes most of
+is given what a person does: it waits for a broker that was started, and for the end of one that was
+killed. Spark takes most of
 the time, so `make test` goes as far as to the table that would be made, `make torture` to the
 picture.
 """
@@ -14,7 +15,7 @@ import pytest
 
 from tests.support.followed import Block, blocks_of, commands_of, follow
 
-LIMIT_S = 240  # Spark starts, and other tests may have the cores
+LIMIT_S = 900  # Spark starts, and other tests may have the cores
 UNTIL_READY = "until (: </dev/tcp/127.0.0.1/1883) 2>/dev/null; do sleep 0.1; done\n"
 IN_ONE_LINE = re.compile(r"penstock serve [^\n]*\n")
 
@@ -28,7 +29,8 @@ def page(until: str) -> list[Block]:
 
 def script(blocks: list[Block], end: str) -> str:
     """Return all commands of the page, in their order."""
-    return IN_ONE_LINE.sub(lambda line: line[0] + UNTIL_READY, commands_of(blocks)) + end
+    commands = commands_of(blocks).replace("kill -9 $broker\n", "kill -9 $broker; wait $broker\n")
+    return IN_ONE_LINE.sub(lambda line: line[0] + UNTIL_READY, commands) + end
 
 
 def shown(blocks: list[Block]) -> list[str]:

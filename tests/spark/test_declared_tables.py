@@ -173,10 +173,14 @@ def test_a_trigger_is_for_all_tables_of_a_run(
     thread = threading.Thread(target=tables.run)
     thread.start()
     path = tables._tables[0].path
-    wait_for("the first rows", lambda: any(path.glob("_delta_log/*.json")) and offsets(path))
-    log.append(2)  # an hour later, with the table's own setting
-    thread.join(300)
-    assert not thread.is_alive()
+    try:
+        wait_for("the first rows", lambda: any(path.glob("_delta_log/*.json")) and offsets(path))
+        log.append(2)  # an hour later, with the table's own setting
+        thread.join(300)
+        assert not thread.is_alive()
+    finally:  # a run that goes on would disturb the tests behind this one
+        tables.stop()
+        thread.join()
 
 
 def nested(n: int) -> bytes:

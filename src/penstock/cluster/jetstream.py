@@ -390,7 +390,11 @@ class JetStreamLog:
         current = {node.name for node in _followers(info) if node.is_current}
         for name in preferred:
             if name in current:
-                self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
+                try:
+                    self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
+                except _ApiError as error:
+                    if "already leader" not in str(error):  # it became the leader meanwhile
+                        raise
                 return
 
     def leave_server(self) -> None:

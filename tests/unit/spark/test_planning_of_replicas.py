@@ -19,6 +19,9 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.positions import unmarked
 from tests.spark.service_process import ServiceProcess
 
+IMPATIENT = {"connectTimeoutSeconds": "4"}
+"""Options of who asks a machine that is away, and waits so long each time."""
+
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +52,7 @@ def services(logs: list[LogWriter]) -> Iterator[list[ServiceProcess]]:
 def given(services: list[ServiceProcess]) -> dict[str, str]:
     return {
         "server": ",".join(service.address for service in services),
-        "connectTimeoutSeconds": "2",
+        "connectTimeoutSeconds": "60",
         "minPartitions": "2",
     }
 
@@ -78,7 +81,7 @@ def test_a_replica_with_less_than_the_checkpoint_is_not_believed(given: dict[str
 def test_a_query_waits_where_only_a_replica_with_less_is_left_and_never_goes_back(
     logs: list[LogWriter], services: list[ServiceProcess], given: dict[str, str]
 ) -> None:
-    planner = StreamReader(parse_options(given), ["offset"])
+    planner = StreamReader(parse_options({**given, **IMPATIENT}), ["offset"])
     limit = planner.getDefaultReadLimit()
     assert unmarked(planner.latestOffset(at(25), limit)) == at(30)
     services[1].kill()
@@ -103,7 +106,7 @@ def test_what_no_replica_has_is_missing(given: dict[str, str]) -> None:
 def test_rows_of_a_machine_that_is_away_are_not_accepted_as_lost(
     services: list[ServiceProcess], given: dict[str, str]
 ) -> None:
-    options = parse_options({**given, "failOnDataLoss": "false"})
+    options = parse_options({**given, **IMPATIENT, "failOnDataLoss": "false"})
     planner = StreamReader(options, ["offset"])
     parts = planner.partitions(at(0), at(30))
     services[1].kill()
