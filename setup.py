@@ -51,7 +51,6 @@ COMPILED_FILES = (  # what of the rest runs for each turn or message
     "runtime/measures.py",
     "runtime/peer.py",
     "runtime/read_control.py",
-    "store/pages.py",
 )
 OPTIMISATION = "3"
 # Each module is a C file, so that all cores compile, and a change costs the files it changed. The

@@ -1,6 +1,5 @@
 """Starting and ending: signals, child processes, and mistakes of the one who starts it."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -66,10 +65,7 @@ def test_sighup_with_nothing_to_read_again_says_so(tmp_path: Path, clients: Clie
 
 def test_a_start_can_be_stopped(tmp_path: Path) -> None:
     """Also where the broker is process 1, which ignores a signal that it has no handler for."""
-    users = tmp_path / "users"
-    os.mkfifo(users)  # nobody writes to it: the start stands still
-    options = ["--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
-    command = [*SERVE, *options, "--password-file", str(users)]
+    command = [*SERVE, "--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(command, env=environment({"stream.enabled": "false"})) as starting:
         status = Path(f"/proc/{starting.pid}/status")
         caught = 1 << (signal.SIGTERM - 1)

@@ -29,7 +29,9 @@ def page(until: str) -> list[Block]:
 
 def script(blocks: list[Block], end: str) -> str:
     """Return all commands of the page, in their order."""
-    commands = commands_of(blocks).replace("kill -9 $broker\n", "kill -9 $broker; wait $broker\n")
+    commands = commands_of(blocks).replace(
+        "kill -9 $broker\n", "kill -9 $broker; wait $broker || true\n"
+    )
     return IN_ONE_LINE.sub(lambda line: line[0] + UNTIL_READY, commands) + end
 
 

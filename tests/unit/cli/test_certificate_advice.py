@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from penstock.cli import client_program
 from penstock.cli.main import app
 from tests.support.deadline import DEADLINE_S
 from tests.support.dial import Authority
@@ -41,6 +42,12 @@ def tls_server(certificate: str, key: str, *, client_ca: str = "") -> Iterator[i
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             serving.join(DEADLINE_S)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands set up the logs of their process, here that of all tests behind this one."""
+    monkeypatch.setattr(client_program, "configure_logs", lambda _level: None)
 
 
 @pytest.mark.parametrize(
