@@ -27,7 +27,7 @@ from penstock.store import records
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
 from penstock.store.examination import examine
-from penstock.store.pages import encode_page, encode_progress, page_values
+from penstock.store.pages import page_values
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import entries, rows, session
@@ -106,7 +106,7 @@ def test_a_page_that_is_missing_is_told(data_dir: Path) -> None:
 
 
 def test_a_page_that_is_back_is_told(data_dir: Path) -> None:
-    removed = encode_page(WindowPage(7, in_flight([60, 61])))
+    removed = records.encode_page(WindowPage(7, in_flight([60, 61])))
     damage(data_dir, progress={NUMBER + encode_key(7): removed})
     assert examine(data_dir).problems[0] == (
         "the in-flight window of 'c' has 2 messages more than its progress says: some may reach it"
@@ -128,7 +128,7 @@ def test_as_many_other_messages_are_told(data_dir: Path) -> None:
     store.commit(commit)
     store.close()
     assert examine(data_dir).problems == []
-    removed = encode_page(WindowPage(0, in_flight(SENT[:PAGE_PLACES])))
+    removed = records.encode_page(WindowPage(0, in_flight(SENT[:PAGE_PLACES])))
     damage(data_dir, remove=NUMBER + encode_key(3), progress={NUMBER + encode_key(0): removed})
     (told,) = examine(data_dir).problems
     assert told == (
@@ -158,13 +158,13 @@ def test_of_two_pages_with_one_packet_identifier_the_live_one_stays(data_dir: Pa
     store.close()
     damage(
         data_dir,
-        progress={NUMBER + encode_key(0): encode_page(WindowPage(0, in_flight([1])))},
+        progress={NUMBER + encode_key(0): records.encode_page(WindowPage(0, in_flight([1])))},
     )
     assert sequences(repaired(data_dir)) == [20]
 
 
 def test_of_two_messages_with_one_packet_identifier_the_later_page_is_right(data_dir: Path) -> None:
-    copied = encode_page(WindowPage(9, in_flight(SENT[:PAGE_PLACES])))
+    copied = records.encode_page(WindowPage(9, in_flight(SENT[:PAGE_PLACES])))
     damage(data_dir, progress={NUMBER + encode_key(9): copied})
     (told,) = examine(data_dir).problems
     assert told == (
@@ -198,7 +198,7 @@ def test_progress_that_is_older_than_its_window_goes_on_behind_it(data_dir: Path
     (segment,) = entries(5, 16)
     damage(
         data_dir,
-        progress={NUMBER: encode_progress(older)},
+        progress={NUMBER: records.encode_progress(older)},
         queue={NUMBER + encode_key(5): records.encode_segment(segment)},
     )
     told = examine(data_dir).problems

@@ -74,7 +74,7 @@ def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> 
         if connection.quiet and exit_code(error) != EXIT_MISTAKE:
             raise typer.Exit(exit_code(error)) from error
         if isinstance(error, ConnectFailed):
-            raise ConnectFailed(f"{error}; {_advice(error)}") from error
+            raise ConnectFailed(f"{error}; {_advice(error, connection)}") from error
         raise
     if code == EXIT_TIMED_OUT and not connection.quiet:
         _print_line("Timed out")  # as mosquitto_sub says it
@@ -111,12 +111,14 @@ def uncancel() -> None:
     task.uncancel()
 
 
-def _advice(error: ConnectFailed) -> str:
+def _advice(error: ConnectFailed, connection: BrokerOptions) -> str:
     match error.reason:
         case reasons.BAD_USER_NAME_OR_PASSWORD | reasons.NOT_AUTHORIZED:
             return "log in with -u and --pw"
         case reasons.UNSUPPORTED_PROTOCOL_VERSION:
             return "-V 3.1.1 speaks an older version"
+        case reasons.SUCCESS if connection.psk is not None and "ALERT" in error.message:
+            return "--psk and --psk-identity must be a line of the listener's psk_file"
         case reasons.SUCCESS if "certificate" in error.message.lower():
             return _certificate_advice(error.message.lower())
         case reasons.SUCCESS if "no answer to CONNECT" in error.message:

@@ -81,8 +81,11 @@ def share_name(topic_filter: str) -> str:
     return topic_filter[len(SHARE_PREFIX) :] if end < 0 else topic_filter[len(SHARE_PREFIX) : end]
 
 
-def is_share_name(name: str) -> bool:
-    """Return whether ``name`` is a valid share name [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
+def is_share_name(name: str, accepts_controls: bool = True) -> bool:
+    """Return whether ``name`` is a valid share name [MQTT-4.8.2-1] [MQTT-4.8.2-2], without control
+    characters unless they are accepted."""
+    if not accepts_controls and _has_controls(name):
+        return False
     return name != "" and "/" not in name and "+" not in name and "#" not in name
 
 

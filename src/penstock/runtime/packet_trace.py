@@ -6,8 +6,8 @@
       engine ◀──────── TracedPeer ◀─ wire          fed with the same bytes
 
 Only connections that begin while level debug is on are traced; others have no part in this, nor do
-bridges, whose broker may have that level for another reason. A
-payload, a password and authentication data are not logged, only that they are there.
+bridges, whose broker may have that level for another reason. A payload, a password and
+authentication data are not logged, only that they are there.
 """
 
 from __future__ import annotations

@@ -7,66 +7,31 @@
       session number, 2^63 ··          pages of inbound packet ids (``engine.session.inbound``)
 
 All of them are in one column family, so that one scan reads a session and one range deletion
-removes it. This module is compiled: a commit encodes a few pages for each session in it.
+removes it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
-from penstock.engine.batch.records import SessionState, WindowPage
+from penstock.engine.batch.records import SessionState
 from penstock.store import records
-from penstock.store.chunk import KEY_LENGTH_BYTES, decode_key
+from penstock.store.chunk import decode_key, encode_key
 
 _INBOUND: Final = 1 << 63
-_PROGRESS_LAYOUT: Final = 2
-_encode = msgspec.msgpack.Encoder().encode
 
 
-def encode_progress(progress: SessionState) -> bytes:
-    """Return the stored form of a session's progress, without its segments and pages."""
-    return _encode(
-        (
-            _PROGRESS_LAYOUT,
-            progress.queue_head,
-            progress.next_sequence,
-            progress.lanes,
-            progress.unreleased,
-            progress.sent_below,
-            progress.window_len,
-            progress.next_place,
-            progress.window_checksum,
-            progress.inbound_len,
-            progress.inbound_checksum,
-        )
-    )
-
-
-def encode_page(page: WindowPage) -> bytes:
-    """Return the stored form of a page of a window."""
-    return _encode((records.LAYOUT, page.entries))
-
-
-def encode_inbound(bits: int) -> bytes:
-    """Return the stored form of a page of inbound packet identifiers, a bit set."""
-    return _encode((records.LAYOUT, bits))
-
-
-def page_values(progress: SessionState) -> list[tuple[bytes, bytes | None]]:
-    """Return the key and the value of each page in ``progress``; the value None deletes the
-    page."""
-    values: list[tuple[bytes, bytes | None]] = []
-    number = progress.number.to_bytes(KEY_LENGTH_BYTES, "big")
+def page_values(progress: SessionState) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the key and the value of each page in ``progress``; the value None deletes the page."""
+    number = encode_key(progress.number)
     for page in progress.pages:
         assert page.number < _INBOUND, "pages of the window come before inbound ones"
-        key = number + page.number.to_bytes(KEY_LENGTH_BYTES, "big")
-        values.append((key, encode_page(page) if page.entries else None))
+        key = number + encode_key(page.number)
+        yield key, records.encode_page(page) if page.entries else None
     for place, bits in progress.inbound:
-        key = number + (_INBOUND + place).to_bytes(KEY_LENGTH_BYTES, "big")
-        values.append((key, encode_inbound(bits) if bits else None))
-    return values
+        key = number + encode_key(_INBOUND + place)
+        yield key, records.encode_inbound(bits) if bits else None
 
 
 def add_page(progress: SessionState, key: bytes, value: bytes) -> None:

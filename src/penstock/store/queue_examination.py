@@ -26,7 +26,7 @@ from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.copying import Copy
 from penstock.store.findings import Examination
-from penstock.store.pages import add_page, encode_progress, page_values
+from penstock.store.pages import add_page, page_values
 
 _Lane = tuple[int, int]  # session number, lane number
 
@@ -303,7 +303,7 @@ class QueueExaminer:
         progress.window_checksum = packet_id_checksum(sent_ids)
         progress.inbound_len = len(packet_ids)
         progress.inbound_checksum = packet_id_checksum(packet_ids)
-        copy.put("progress", encode_key(progress.number), encode_progress(progress))
+        copy.put("progress", encode_key(progress.number), records.encode_progress(progress))
         for key, value in page_values(progress):
             if value is not None:
                 copy.put("progress", key, value)

@@ -30,8 +30,9 @@ from penstock.engine.batch.steady_clock import ClockRecord, Leads
 from penstock.engine.message import Message
 from penstock.protocol.packets import Subscription
 
-LAYOUT: Final = 1
+_LAYOUT: Final = 1
 _SEGMENT_LAYOUT: Final = 2
+_PROGRESS_LAYOUT: Final = 2
 
 _encode = msgspec.msgpack.Encoder().encode
 _EMPTY: Final = _encode(b"")
@@ -126,7 +127,7 @@ def encode_session(record: SessionRecord) -> bytes:
     """Return the stored form of a session."""
     return _encode(
         (
-            LAYOUT,
+            _LAYOUT,
             record.number,
             record.expiry_interval_s,
             record.disconnected_at_us,
@@ -157,7 +158,7 @@ def encode_subscription(subscription: Subscription, identifier: int) -> bytes:
     """Return the stored form of a subscription with its subscription identifier (0: none)."""
     return _encode(
         (
-            LAYOUT,
+            _LAYOUT,
             subscription.qos,
             subscription.no_local,
             subscription.retain_as_published,
@@ -179,6 +180,25 @@ def decode_subscription_options(value: bytes) -> tuple[int, bool, bool, int, int
     """Decode a stored subscription; return its QoS, No Local, Retain As Published, Retain Handling
     and subscription identifier."""
     return _subscription.decode(value)[1:]
+
+
+def encode_progress(progress: SessionState) -> bytes:
+    """Return the stored form of a session's progress, without its segments and pages."""
+    return _encode(
+        (
+            _PROGRESS_LAYOUT,
+            progress.queue_head,
+            progress.next_sequence,
+            progress.lanes,
+            progress.unreleased,
+            progress.sent_below,
+            progress.window_len,
+            progress.next_place,
+            progress.window_checksum,
+            progress.inbound_len,
+            progress.inbound_checksum,
+        )
+    )
 
 
 def decode_progress(number: int, value: bytes) -> SessionState:
@@ -204,9 +224,19 @@ def decode_progress(number: int, value: bytes) -> SessionState:
     )
 
 
+def encode_page(page: WindowPage) -> bytes:
+    """Return the stored form of a page of a window."""
+    return _encode((_LAYOUT, page.entries))
+
+
 def decode_page(number: int, value: bytes) -> WindowPage:
     """Return the page ``number`` of a window that is stored as ``value``."""
     return WindowPage(number, _page.decode(value).entries)
+
+
+def encode_inbound(bits: int) -> bytes:
+    """Return the stored form of a page of inbound packet identifiers, a bit set."""
+    return _encode((_LAYOUT, bits))
 
 
 def decode_inbound(value: bytes) -> int:
@@ -258,7 +288,7 @@ def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
 
 def encode_message(message: Message) -> bytes:
     """Return the stored form of a retained message; the log's retention does not affect it."""
-    return _encode((LAYOUT, _row(message), message.lead_us))
+    return _encode((_LAYOUT, _row(message), message.lead_us))
 
 
 def message_fragments(message: Message) -> list[bytes]:
@@ -267,7 +297,7 @@ def message_fragments(message: Message) -> list[bytes]:
 
     The payload must have 64 KiB or more.
     """
-    without = _encode((LAYOUT, (message.topic, b"", *_row(message)[2:]), message.lead_us))
+    without = _encode((_LAYOUT, (message.topic, b"", *_row(message)[2:]), message.lead_us))
     at = 3 + len(_encode(message.topic))  # after the headers of two arrays, layout and topic
     begin = b"\xc6" + len(message.payload).to_bytes(4, "big")  # MessagePack's bin 32
     return [without[:at], begin, message.payload, without[at + len(_EMPTY) :]]
@@ -283,7 +313,7 @@ def encode_will(will: WillRecord) -> bytes:
     """Return the stored form of a will."""
     return _encode(
         (
-            LAYOUT,
+            _LAYOUT,
             _row(will.message),
             will.delay_s,
             will.due_at_us,
@@ -322,7 +352,7 @@ def _from_row(row: _MessageRow, lead_us: int = 0) -> Message:
 
 def encode_producer(record: ProducerRecord) -> bytes:
     """Return the stored form of a producer's latest message."""
-    value = (LAYOUT, record.sequence, record.used_at_us)
+    value = (_LAYOUT, record.sequence, record.used_at_us)
     return _encode((*value, record.mark) if record.mark else value)
 
 
@@ -336,7 +366,7 @@ def encode_clock(record: ClockRecord) -> bytes:
     """Return the stored form of the steady clock's state."""
     return _encode(
         (
-            LAYOUT,
+            _LAYOUT,
             record.steady_us,
             record.wall_us,
             record.boot_us,

@@ -90,7 +90,7 @@ from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.mark import Mark, Verdict
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
-from penstock.store.pages import add_page, encode_progress, page_values
+from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, LargeValue, cut, new_write_id
 from penstock.store.preparing import read_sessions, read_subscriptions
 from penstock.store.ranges import range_in_words, subtract_ranges
@@ -415,7 +415,7 @@ class RocksStore:
     def _write_progress(self, batch: Batch, progress: SessionState) -> None:
         handles = self._handles
         number = encode_key(progress.number)
-        batch.put(number, encode_progress(progress), handles["progress"])
+        batch.put(number, records.encode_progress(progress), handles["progress"])
         for key, value in page_values(progress):
             if value is None:
                 batch.delete(key, handles["progress"])

@@ -108,9 +108,6 @@ class NoLock:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def _at_fork_reinit(self) -> None:
-        pass
-
 
 class UnlockedHandler(logging.Handler):
     """The base of handlers without a lock, for which an exit would wait while a write is blocked:

@@ -22,7 +22,7 @@ from penstock.regular_file import regular
 from penstock.transport.alerting import send_alerts
 from penstock.transport.api import Accept
 from penstock.transport.happy_eyeballs import connect
-from penstock.transport.preshared_keys import offer_key
+from penstock.transport.preshared_keys import client_context
 from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
@@ -65,21 +65,24 @@ class TlsFiles:
             ConfigError: a file cannot be read, or is malformed.
         """
         try:
-            context = ssl.create_default_context(cafile=regular(self.ca) if self.ca else None)
-            context.check_hostname = self.check_host_name
-            if self.certificate:
-                key = self.key or self.certificate
-                context.load_cert_chain(
-                    regular(self.certificate), regular(key), password=_no_password
-                )
             if self.psk or self.psk_identity:
-                offer_key(context, self.psk_identity, self.psk, owner)
+                context = client_context(self.psk_identity, self.psk, owner)
+            else:
+                context = self._certificate_context()
             if self.alpn:
                 context.set_alpn_protocols([_ALPN])
             send_alerts(context)
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
             raise ConfigError(f"{owner}: {files} cannot be used for TLS: {error}") from error
+        return context
+
+    def _certificate_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=regular(self.ca) if self.ca else None)
+        context.check_hostname = self.check_host_name
+        if self.certificate:
+            key = self.key or self.certificate
+            context.load_cert_chain(regular(self.certificate), regular(key), password=_no_password)
         return context
 
 

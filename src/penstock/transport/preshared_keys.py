@@ -3,7 +3,7 @@
 ::
 
       server: identity:key lines of a file ─▶ KeyFile ─ one context a connection ─▶ its identity
-      client: identity, key ─▶ offer_key
+      client: identity, key ─▶ client_context, which trusts no certificate
 
 Python's ``ssl`` has it from version 3.13 on; with an older one all functions here refuse. A key is
 written in hexadecimal digits, as Mosquitto's ``psk_file`` and ``--psk`` have it.
@@ -54,8 +54,12 @@ def parse_key(identity: str, key: str) -> bytes:
     return found
 
 
-def offer_key(context: ssl.SSLContext, identity: str, key: str, owner: str) -> None:
-    """Have a client's context offer a pre-shared key, and accept no certificate instead.
+def client_context(identity: str, key: str, owner: str) -> ssl.SSLContext:
+    """Return the context of a client that offers a pre-shared key.
+
+    A server of TLS 1.3 may leave the key aside and show a certificate (RFC 8446 §4.1.1). One is
+    required to be valid then, and the context knows no authority, so that none is: only who has the
+    key is the server.
 
     Raises:
         ConfigError: this Python has none, or identity or key cannot be used.
@@ -65,10 +69,12 @@ def offer_key(context: ssl.SSLContext, identity: str, key: str, owner: str) -> N
         found = parse_key(identity, key)
     except ValueError as error:
         raise ConfigError(f"{owner}: the pre-shared key cannot be used: {error}") from None
-    context.check_hostname = False  # who knows the key is the server
-    context.verify_mode = ssl.CERT_NONE
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without authorities, not even the system's
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False  # the key is the name
     context.set_ciphers(CIPHERS)
     _of_new_python(context).set_psk_client_callback(lambda _hint: (identity, found))
+    return context
 
 
 def check_available(owner: str) -> None:

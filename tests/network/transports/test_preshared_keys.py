@@ -1,8 +1,11 @@
 """Listeners with pre-shared keys (TLS-PSK): our clients, Mosquitto's, and unknown keys."""
 
+import contextlib
 import json
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from tests.interop import mosquitto
 from tests.support.broker import Broker
 from tests.support.commands import run
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.dial import Authority
 from tests.support.fixtures import running_broker
 
 pytestmark = pytest.mark.skipif(
@@ -74,6 +78,41 @@ def test_a_client_that_wants_certificates_is_refused(broker: Broker) -> None:
         pass
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_server_that_has_a_certificate_and_not_the_key_is_refused(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """Of TLS 1.3 a server may leave the key aside, and show any certificate; here one that the
+    system trusts."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server", "127.0.0.1"))
+    context.minimum_version = context.maximum_version = version
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        connection.settimeout(DEADLINE_S)
+        with (
+            connection,
+            contextlib.suppress(OSError),
+            context.wrap_socket(connection, server_side=True) as encrypted,
+        ):
+            heard.append(encrypted.recv(1000))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", authority.file)
+        serving = threading.Thread(target=serve)
+        serving.start()
+        port = listening.getsockname()[1]
+        tls = TlsFiles(psk_identity="meter-7", psk=KEY)
+        url = f"mqtts://127.0.0.1:{port}"
+        with pytest.raises(ConnectFailed), BlockingClient(url, tls=tls, password="unseen"):
+            pass
+        serving.join(DEADLINE_S)
+    assert [data for data in heard if data] == []
+
+
 def test_a_file_that_changes_is_read_again(broker: Broker, keys: Path) -> None:
     keys.write_text(f"meter-8:{OTHER}\n")
 
@@ -93,7 +132,10 @@ def test_the_command_line_has_mosquittos_options(broker: Broker) -> None:
     port = broker.urls[1].rpartition(":")[2]
     words = ["-h", "localhost", "-p", port, "-t", "t", "-q", "1", "-m", "x"]
     assert run("pub", *words, "--psk", KEY, "--psk-identity", "meter-7") == (0, b"", b"")
-    assert run("pub", *words, "--psk", OTHER, "--psk-identity", "meter-7", "-W", "5")[0] == 1
+    for identity, key in (("meter-7", OTHER), ("meter-8", KEY)):
+        code, _, told = run("pub", *words, "--psk", key, "--psk-identity", identity)
+        assert (code, told.count(b"\n")) == (1, 1)
+        assert b"--psk and --psk-identity must be a line of the listener's psk_file" in told
 
 
 @mosquitto.needed

@@ -291,9 +291,11 @@ def test_control_characters_in_topics_are_refused_where_they_are_not_wanted(char
     assert line.read() == [Puback(1, 0), Suback(2, [0])]
     refuses = Bench(EngineLimits(control_characters_in_topics=False))
     line = refuses.join("p")
-    line.send(Subscribe(2, [Subscription(topic, 0), Subscription("a\u00a0b", 0)]))
+    shared = Subscription(f"$share/{topic}/t", 0)
+    line.send(Subscribe(2, [Subscription(topic, 0), shared, Subscription("a\u00a0b", 0)]))
     refuses.commit()
-    assert line.read() == [Suback(2, [reasons.TOPIC_FILTER_INVALID, 0])]
+    invalid = reasons.TOPIC_FILTER_INVALID
+    assert line.read() == [Suback(2, [invalid, invalid, 0])]
     line.send(Publish(topic, b""))
     assert farewell(line) == reasons.TOPIC_NAME_INVALID
     _, connack = refuses.connect(Connect("w", 5, True, 0, Will(topic, b"")))

@@ -19,7 +19,6 @@ from penstock.engine.message import Message
 from penstock.engine.session.inbound import ids_in, pages_of
 from penstock.protocol.packets import Subscription
 from penstock.store import records
-from penstock.store.pages import encode_inbound, encode_page, encode_progress
 
 NUMBER = st.integers(0, 2**63 - 1)
 TEXT = st.text(max_size=10)
@@ -102,7 +101,7 @@ def test_progress(
     lanes: list[tuple[int, int, int]],
     held: list[tuple[int, int, int]],
 ) -> None:
-    value = encode_progress(
+    value = records.encode_progress(
         SessionState(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 14, 4, 30)
     )
     read = records.decode_progress(9, value)
@@ -117,14 +116,16 @@ def test_progress(
 
 @given(NUMBER, st.lists(WINDOW_ENTRY, max_size=5))
 def test_pages_of_a_window(number: int, entries: list[WindowEntry]) -> None:
-    read = records.decode_page(number, encode_page(WindowPage(number, entries)))
+    read = records.decode_page(number, records.encode_page(WindowPage(number, entries)))
     assert (read.number, read.entries) == (number, entries)
 
 
 @given(st.sets(PACKET_ID, max_size=20))
 def test_pages_of_inbound_packet_identifiers(packet_ids: set[int]) -> None:
     pages = pages_of(list(packet_ids))
-    read = [(number, records.decode_inbound(encode_inbound(bits))) for number, bits in pages]
+    read = [
+        (number, records.decode_inbound(records.encode_inbound(bits))) for number, bits in pages
+    ]
     assert ids_in(read) == sorted(packet_ids)
 
 

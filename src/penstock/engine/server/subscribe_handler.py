@@ -230,13 +230,13 @@ def _subscribe_code(
     version: int,
 ) -> int:
     """Return ``SUCCESS`` if the session may subscribe to ``topic_filter``, else the reason code."""
+    accepts_controls = limits.control_characters_in_topics
     if is_shared(topic_filter):
         sharing = server.router.sharing.options
         if not sharing.enabled or (version != V5 and not sharing.before_v5):
             return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        if not is_share_name(share_name(topic_filter)):
+        if not is_share_name(share_name(topic_filter), accepts_controls):
             return reasons.TOPIC_FILTER_INVALID
-    accepts_controls = limits.control_characters_in_topics
     bare_filter = without_share_prefix(topic_filter)
     if not is_topic_filter(bare_filter, limits.topic_levels_max, accepts_controls):
         return reasons.TOPIC_FILTER_INVALID
