@@ -1,4 +1,4 @@
-"""Tells whether a peer has closed a connection whose reading is paused.
+"""The end of a connection: whether the peer has closed it, and how we close our half.
 
 ::
 
@@ -6,7 +6,8 @@
            ╰────── RST, or a timeout of the system ──▶ BROKEN   the peer receives nothing either
 
 While reading is paused the event loop does not watch the socket and does not report the close, so
-the code that paused reading must poll.
+the code that paused reading must poll. A peer that has just reset the connection is met by whoever
+writes or closes before the event loop has reported it.
 """
 
 from __future__ import annotations
@@ -39,3 +40,17 @@ def peer_state(transport: asyncio.Transport | None) -> int:
     if not events:
         return ESTABLISHED
     return BROKEN if events[0][1] & _BROKEN else FINISHED
+
+
+def send_end(transport: asyncio.Transport) -> None:
+    """Send the end of the stream after what was written; read on. A closed transport stays so.
+
+    Without a peer that could receive it (``BROKEN``) the transport is aborted, and its protocol
+    told that the connection is lost: asyncio's own loop raises ``ENOTCONN`` then, uvloop does not.
+    """
+    if transport.is_closing():
+        return
+    try:
+        transport.write_eof()
+    except OSError:
+        transport.abort()

@@ -32,7 +32,7 @@ from penstock.config.address import Address
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.transport.acceptor import peer_name
 from penstock.transport.admission import ConnectionSlot
-from penstock.transport.hang_up import BROKEN, peer_state
+from penstock.transport.hang_up import BROKEN, peer_state, send_end
 from penstock.transport.happy_eyeballs import connect
 from penstock.transport.proxy_protocol import relayed_header
 from penstock.transport.socket_wire import CLOSE_GRACE_S
@@ -152,8 +152,8 @@ class _Side(asyncio.BufferedProtocol):
 
     def end(self) -> None:
         """Send the end of the stream after the written bytes."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write_eof()
+        if self.transport is not None:
+            send_end(self.transport)
 
     def pause_reading(self) -> None:
         """Stop reading, unless what is read is discarded."""

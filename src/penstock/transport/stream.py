@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from penstock.transport.hang_up import peer_state
+from penstock.transport.hang_up import peer_state, send_end
 from penstock.transport.unacknowledged import unacknowledged_bytes
 
 LINGER_S: Final = 1.0  # that a peer has to close its side, once it has all bytes and is silent
@@ -101,7 +101,7 @@ class StreamWire(asyncio.Protocol):
         """
         if lingers and self.below is None and transport.can_write_eof():
             if not transport.is_closing():
-                transport.write_eof()
+                send_end(transport)
                 self._linger(transport)
         else:
             transport.close()

@@ -15,13 +15,13 @@ event loops would close the connection and discard the alert: see ``alerting``.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Callable
 from typing import Final, cast, final
 
 from penstock.transport.alerting import HandshakeFailure, report_next_handshake_to
+from penstock.transport.hang_up import send_end
 from penstock.transport.stream import StreamWire
 
 _ALERT_S: Final = 1.0  # for the peer to read the alert and close
@@ -50,9 +50,8 @@ class _PlainProtocol(asyncio.Protocol):
         loop.call_later(_ALERT_S, self.abort)
 
     def _send_end(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            with contextlib.suppress(OSError):  # the peer was faster
-                self.transport.write_eof()
+        if self.transport is not None:
+            send_end(self.transport)
 
     def abort(self) -> None:
         """Close at once: opening has failed."""

@@ -1,10 +1,11 @@
-"""What a wire holds for a peer that does not read: all of it is counted, in every layer."""
+"""A wire whose peer does not read, or has gone: all it holds is counted, and it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Any, Final, cast, final
 
@@ -49,6 +50,10 @@ class Congestible(StreamWire):
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+
+    def end(self) -> None:
+        assert self._transport is not None
+        self._end(self._transport, lingers=True)
 
     def abort(self) -> None:
         assert self._transport is not None
@@ -102,5 +107,28 @@ def test_what_a_deaf_peer_has_not_taken_is_counted_whole(
             wire.abort()
             client.close()
         await wire.gone.wait()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("reads", [True, False], ids=["reading", "paused"])
+def test_a_wire_ends_whose_peer_reset_it_a_moment_before(
+    run: Callable[[Any], Any], is_encrypted: bool, reads: bool
+) -> None:
+    """``write_eof`` of asyncio raises ENOTCONN where the loop has not met the reset yet."""
+
+    async def scene() -> None:
+        wire = Congestible()
+        client = await stand(wire, is_encrypted)
+        await wire.stands.wait()
+        if not reads:
+            wire.pause_reading()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        wire.end()
+        async with asyncio.timeout(DEADLINE_S):
+            await wire.gone.wait()
 
     run(scene())
