@@ -22,11 +22,14 @@ from penstock.cli.table import show
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.contents import newest_rows, read_table
+from penstock.spark.jobs import supervision
 from penstock.spark.jobs.backfill import backfill
+from penstock.spark.jobs.lock import JobLock, JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.parquet_files import NewFile
+from penstock.spark.session import SparkFailed
 from penstock.spark.tables.api import ROWS, Batch, Selection, Span, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
@@ -158,6 +161,32 @@ def test_a_batch_of_too_many_partitions_is_told_in_one_sentence(
     with pytest.raises(ConfigError, match="has rows in more than 30 partitions by line, and each "):
         run(table)
     assert offsets(table.path) == []
+
+
+def test_a_second_run_starts_no_spark_while_the_first_has_the_checkpoint(
+    log: LogWriter, declare: Declare, settings: RunSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It got the cores of a cluster, and the first run, with the checkpoint, got none."""
+    monkeypatch.setattr(supervision, "PAUSE_S_MAX", 0.01)
+    log.append(3)
+    table = declare()
+    opened: list[object] = []
+
+    def open_spark(*how: object) -> contextlib.AbstractContextManager[SparkSession]:
+        opened.append(how)
+        raise SparkFailed("there is no Spark here")
+
+    def run_second() -> None:
+        TablesRun([table], settings, open_spark=open_spark).run()
+
+    with JobLock(table.path / CHECKPOINT_NAME) as first:
+        first.take()
+        with pytest.raises(JobRunning, match="another job is running"):
+            run_second()
+    assert opened == []
+    with pytest.raises(SparkFailed, match="there is no Spark here"):
+        run_second()
+    assert len(opened) == 1
 
 
 def test_a_trigger_is_for_all_tables_of_a_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreF
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs import supervision
 from penstock.spark.jobs.job import JobStopped
-from penstock.spark.jobs.lock import JobRunning
+from penstock.spark.jobs.lock import JobLock, JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import ATTEMPTS_MAX, SupervisedLanding
 from penstock.spark.session import SparkFailed
@@ -40,7 +41,7 @@ class Attempt:
     is_complete: bool = False
     stopped: bool = False
 
-    def run(self) -> None:
+    def run_locked(self) -> None:
         for step in self.script:
             if isinstance(step, Exception):
                 raise step
@@ -64,6 +65,7 @@ class Scene:
     kept: list[TableFailure | None] = field(default_factory=list)
     """What was in the checkpoint when something was told."""
     attempts: int = 0
+    then: Tell = lambda _: None
 
     def __post_init__(self) -> None:
         self.supervised = SupervisedLanding(
@@ -82,6 +84,7 @@ class Scene:
     def note(self, progress: Progress) -> None:
         self.told.append(progress)
         self.kept.append(read_failure(self.checkpoint))
+        self.then(progress)
 
     def run(self) -> SupervisedLanding:
         self.supervised.run()
@@ -176,17 +179,62 @@ def test_without_spark_nothing_is_tried_again(tmp_path: Path) -> None:
 def test_the_failure_of_a_second_job_is_not_written_into_the_checkpoint_of_the_first(
     tmp_path: Path,
 ) -> None:
-    scene = Scene(tmp_path, [[JobRunning("another job is running")]] * 3, available_now=True)
-    assert isinstance(scene.run().error, JobRunning)
+    with JobLock(tmp_path) as first:
+        first.take()
+        scene = Scene(tmp_path, [], available_now=True)
+        assert isinstance(scene.run().error, JobRunning)
+    assert scene.attempts == 0
     assert read_failure(tmp_path) is None
 
 
 def test_a_table_that_another_job_has_locked_lands_when_that_job_has_ended(tmp_path: Path) -> None:
     """Two overlapping runs gave up each other's tables for ever, and looked alive."""
-    locked: list[Script] = [[JobRunning("another job is running")]] * 5
-    landed = Scene(tmp_path, [*locked, [ended(0, 3)]]).run()
+    first = JobLock(tmp_path)
+    first.take()
+
+    def end_the_first(_: Progress) -> None:
+        if len(scene.told) == 5:
+            first.release()
+
+    scene = Scene(tmp_path, [[ended(0, 3)]], then=end_the_first)
+    landed = scene.run()
+    assert [progress.state for progress in scene.told] == ["failing"] * 5 + ["landing"]
     assert landed.error is None
     assert landed.is_complete
+
+
+def test_no_other_job_begins_while_a_table_pauses_after_a_failure(tmp_path: Path) -> None:
+    """It had the executors of a Spark cluster then, and the other one the checkpoint: for ever."""
+    other = JobLock(tmp_path)
+    refused: list[JobRunning] = []
+
+    def begin_another(_: Progress) -> None:
+        try:
+            other.take()
+        except JobRunning as error:
+            refused.append(error)
+
+    failing: list[Script] = [[LANDING, ValueError()]] * 3
+    Scene(tmp_path, [*failing, [ended(0, 3)]], then=begin_another).run()
+    assert len(refused) == 7  # at each step, and in each pause
+    other.take()  # it has ended
+    other.release()
+
+
+def test_a_checkpoint_that_is_deleted_meanwhile_is_locked_anew(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+
+    def delete_and_begin_another(_: Progress) -> None:
+        if len(scene.told) == 2:
+            shutil.rmtree(checkpoint)
+        if len(scene.told) == 3:
+            with JobLock(checkpoint) as other, pytest.raises(JobRunning):
+                other.take()
+
+    scripts: list[Script] = [[LANDING, ValueError()], [ended(0, 3)]]
+    scene = Scene(checkpoint, scripts, then=delete_and_begin_another)
+    assert scene.run().error is None
+    assert len(scene.told) == 3
 
 
 def test_a_landing_that_is_stopped_before_its_end_has_not_failed_and_is_not_complete(
@@ -240,7 +288,8 @@ def test_a_run_that_is_stopped_does_not_wait_for_the_pause(
 
 
 def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(tmp_path / "missing", [[ValueError("x")], [ended(0, 1)]])
+    (tmp_path / "penstock-failure.json.new").mkdir()
+    scene = Scene(tmp_path, [[ValueError("x")], [ended(0, 1)]])
     assert scene.run().error is None
     assert "could not be written" in caplog.text
     (tmp_path / "penstock-failure.json").write_text("{")

@@ -23,7 +23,7 @@ from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.brokers import BrokerConnections
 from penstock.spark.initial_offsets import read_pinned_position
 from penstock.spark.jobs.job_target import JobTarget
-from penstock.spark.jobs.lock import job_lock
+from penstock.spark.jobs.lock import JobLock
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.jobs.resuming import resume
 from penstock.spark.jobs.settings import LandingSettings
@@ -102,14 +102,17 @@ class TableJob(ABC):
             EpochMismatch: the log has another epoch than the table.
             TableError: the table cannot be read or written.
             SparkFailed: Spark does not start or end, or a batch failed for another reason.
+            JobRunning: another job runs with the same checkpoint.
             JobStopped: with `available_now`, the run was stopped before all had landed.
         """
+        with JobLock(self._settings.checkpoint_dir) as lock:
+            lock.take()
+            return self.run_locked()
+
+    def run_locked(self) -> Progress:
+        """Do the same for a caller that has the lock of the checkpoint."""
         settings = self._settings
-        settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        with (
-            job_lock(settings.checkpoint_dir),
-            StreamClient(settings.server, 0, settings.credentials) as client,
-        ):
+        with StreamClient(settings.server, 0, settings.credentials) as client:
             log = self._wait_for_log(client)
             if log is not None:
                 self._available_end = log.latest
@@ -131,7 +134,7 @@ class TableJob(ABC):
             selection, landed = self._resume(client, log)
             self._reporter.change(state="starting", latest=log.latest, offset=landed.end)
             self._prepare(client, selection, landed)
-            if spark is None:
+            if spark is None and not self._stopping:
                 spark = stack.enter_context(
                     self._open_spark(
                         f"penstock table {settings.table.name}",
@@ -140,7 +143,7 @@ class TableJob(ABC):
                         lambda: self._stopping,
                     )
                 )
-            if self._stopping:
+            if spark is None or self._stopping:
                 return
             try:
                 self._land(spark, client, selection, landed)

@@ -13,6 +13,9 @@ A failure is logged, and reported in the progress and in the checkpoint
 (`penstock.spark.failure_file`), where `penstock tables status` finds it. Each pause is twice as
 long as the one before, up to a minute, and randomly shortened, so that tables that failed together
 are not restarted together.
+
+The first attempt that gets the lock of the checkpoint has it for all that follow; a table that
+another job lands fails until then, and asks for no Spark (`penstock.spark.jobs.lock`).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.spark.failure_file import TableFailure, read_failure, remove_failure, write_failure
 from penstock.spark.failures import error_sentence
 from penstock.spark.jobs.job import JobStopped
-from penstock.spark.jobs.lock import JobRunning
+from penstock.spark.jobs.lock import JobLock, JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamUnavailable
@@ -63,8 +66,8 @@ class Attempt(Protocol):
     def is_complete(self) -> bool:
         """True if all messages that were present at its start have landed."""
 
-    def run(self) -> object:
-        """Land until done or stopped; raise the error if it fails."""
+    def run_locked(self) -> object:
+        """Land until done or stopped; raise the error if it fails. The caller has the lock."""
 
     def stop(self) -> None:
         """Ask the run to end; the current batch finishes first."""
@@ -128,13 +131,18 @@ class SupervisedLanding:
 
     def run(self) -> None:
         """Land until done, stopped, or given up; then `error` is set."""
+        with JobLock(self._checkpoint) as lock:
+            self._run(lock)
+
+    def _run(self, lock: JobLock) -> None:
         while self.error is None:
             self._up_since_s = None
             try:
+                lock.take()
                 self._attempt = self._make_attempt(self._report_progress)
                 if self._stopping:  # `stop` may have been called before this attempt existed
                     self._attempt.stop()
-                self._attempt.run()
+                self._attempt.run_locked()
             except JobStopped:
                 return
             except Exception as error:  # no error of a table may end other tables

@@ -3,6 +3,10 @@
 Each table has its own query. The service filters by topic, so each message is sent once for each
 table whose topics match. A table can fall behind, be restarted, or begin later, without effect on
 the others.
+
+Spark is started for the first table that has the lock of its checkpoint and knows its log. A second
+run of the same tables waits without one: on a cluster that gives its cores to whoever comes first,
+the run that lands would get none, and wait for ever.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -82,6 +88,64 @@ class TablesFailed(PenstockError):
     """Raised when one table or more gave up; others may have landed."""
 
 
+class _SharedSpark:
+    """The Spark of a run, which is started when the first landing asks for it.
+
+    Args:
+        open_spark: opens a session; it is called by the thread that calls `start_if_wanted`, which
+            may be the one that gets signals.
+        log: the file with Spark's output.
+    """
+
+    def __init__(
+        self, open_spark: Callable[[], AbstractContextManager[SparkSession]], log: Path
+    ) -> None:
+        self._open_spark = open_spark
+        self._log = log
+        self._is_wanted = False
+        self._session: Future[SparkSession] = Future()
+
+    def session(self) -> SparkSession:
+        """Wait until Spark runs, and return its session. Any thread may call this.
+
+        Raises:
+            PenstockError: Spark did not start.
+        """
+        self._is_wanted = True
+        return self._session.result()
+
+    def start_if_wanted(self, stack: ExitStack) -> None:
+        """Start Spark if a landing waits for it; ``stack`` ends it.
+
+        Raises:
+            PenstockError: Spark did not start.
+        """
+        if not self._is_wanted or self._session.done():
+            return
+        try:
+            self._session.set_result(stack.enter_context(self._open_spark()))
+        except BaseException as error:
+            self._session.set_exception(error)
+            raise
+
+    def give_up(self) -> None:
+        """Let no landing wait for a Spark that was not started; none will be."""
+        if not self._session.done():
+            self._session.set_exception(SparkFailed("the run ended before Spark was started"))
+
+    def failure(self) -> SparkFailed | None:
+        """Return the error of a Spark that did not start, or has ended; None while it runs."""
+        if not self._session.done():
+            return None
+        error = self._session.exception()
+        if error is not None:
+            return SparkFailed(str(error))
+        if not has_ended(self._session.result()):
+            return None
+        more = f" (its output is in {self._log})" if self._log.exists() else ""
+        return SparkFailed(f"Spark has ended{more}")
+
+
 class TablesRun:
     """One run of the landings of tables. `run` blocks; `stop` may be called from a signal handler.
 
@@ -130,13 +194,14 @@ class TablesRun:
             SparkFailed: Spark did not start, or did not end after `stop`.
             PenstockError: the error of `Landing.run`, if there is only one table.
         """
-        with self._open_spark(
-            "penstock tables", self._settings.master, self._log, lambda: self._stopping
-        ) as spark:
-            try:
-                self._run_all(spark)
-            finally:  # after a second Ctrl-C no table may retry for ever
-                self.stop()
+        spark = _SharedSpark(
+            lambda: self._open_spark(
+                "penstock tables", self._settings.master, self._log, lambda: self._stopping
+            ),
+            self._log,
+        )
+        with ExitStack() as stack:
+            self._run_all(spark, stack)
         if self._progress_error is not None:
             raise self._progress_error
         self._raise_failures([landing.error for landing in self._landings])
@@ -151,19 +216,25 @@ class TablesRun:
                 " the rest"
             )
 
-    def _run_all(self, spark: SparkSession) -> None:
+    def _run_all(self, spark: _SharedSpark, stack: ExitStack) -> None:
         self._landings = [self._supervise(table, spark) for table in self._tables]
-        threads = []
-        for landing in self._landings:
-            threads.append(threading.Thread(target=landing.run))
-            threads[-1].start()
-            while landing.is_starting and threads[-1].is_alive() and not self._stopping:
-                time.sleep(POLL_S)
-        if self._stopping:  # `stop` may have been called before the landings existed
+        threads: list[threading.Thread] = []
+        try:
+            for landing in self._landings:
+                threads.append(threading.Thread(target=landing.run))
+                threads[-1].start()
+                while landing.is_starting and threads[-1].is_alive() and not self._stopping:
+                    spark.start_if_wanted(stack)
+                    time.sleep(POLL_S)
+            if self._stopping:  # `stop` may have been called before the landings existed
+                self.stop()
+            for thread in threads:
+                while thread.is_alive():  # polled, so that Python handles signals
+                    spark.start_if_wanted(stack)
+                    thread.join(POLL_S)
+        finally:  # without Spark, or after a second Ctrl-C, no table may wait or retry for ever
             self.stop()
-        for thread in threads:
-            while thread.is_alive():  # polled, so that Python handles signals
-                thread.join(POLL_S)
+            spark.give_up()
 
     def _raise_failures(self, errors: Sequence[Exception | None]) -> None:
         """Raise TablesFailed, or the error of the only table, if tables gave up."""
@@ -183,7 +254,7 @@ class TablesRun:
             )
         ) from failed[0]
 
-    def _supervise(self, table: AnyTable, spark: SparkSession) -> SupervisedLanding:
+    def _supervise(self, table: AnyTable, spark: _SharedSpark) -> SupervisedLanding:
         numbers = itertools.count()
         return SupervisedLanding(
             table.name,
@@ -191,7 +262,7 @@ class TablesRun:
             table.path / CHECKPOINT_NAME,
             available_now=self._settings.available_now,
             on_progress=lambda progress: self._report_progress(table.name, progress),
-            spark_failure=lambda: self._ended_spark_error(spark),
+            spark_failure=spark.failure,
         )
 
     def _report_progress(self, name: str, progress: Progress) -> None:
@@ -202,16 +273,10 @@ class TablesRun:
             self._progress_error = error
             self.stop()
 
-    def _ended_spark_error(self, spark: SparkSession) -> SparkFailed | None:
-        if not has_ended(spark):
-            return None
-        more = f" (its output is in {self._log})" if self._log.exists() else ""
-        return SparkFailed(f"Spark has ended{more}")
-
     def _make_landing(
         self,
         table: AnyTable,
-        spark: SparkSession,
+        spark: _SharedSpark,
         on_progress: Callable[[Progress], None],
         numbers: Iterator[int],
     ) -> TableJob:
@@ -221,7 +286,7 @@ class TablesRun:
 
         @contextmanager
         def open_session(*_: object) -> Iterator[SparkSession]:
-            session = spark.newSession()  # a session allows only one query of a name
+            session = spark.session().newSession()  # a session allows only one query of a name
             for name, value in STATE_SETTINGS.items():
                 session.conf.set(name, value)
             yield session
