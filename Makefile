@@ -76,6 +76,7 @@ torture: setup-tests ## what takes long; power cuts, cut links and kills under l
 	PENSTOCK_BUDGET=$$(($(SECONDS) / 6)) $(PYTEST) -q $(IN_PARALLEL) --timeout=3600 \
 		-m 'torture or hypothesis' tests
 	@$(PY) -m tests.model --first 100000 --seeds $$(($(SECONDS) * 20))
+	@$(PY) -m tests.model.same_bytes --seeds $$(($(SECONDS) * 5))
 	@$(PY) -m tests.attacks --seconds $(SECONDS) --write
 	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) / 2))
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
