@@ -1,4 +1,4 @@
-"""Compile penstock.protocol, penstock.engine and what else is busy while the package is built.
+"""Compile the modules that pyproject.toml lists while the package is built.
 
 The compiler is mypyc. A wheel also has manual pages and completions for shells (`data_files`).
 Everything else about the package stands in pyproject.toml. PENSTOCK_COMPILE decides:
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,30 +29,6 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
-COMPILED_PACKAGES = ("protocol", "engine")
-NOT_COMPILED = (  # a compiled class has neither annotations nor the text behind its attributes
-    "engine/declared_limits.py",
-    "engine/operating/session_summary.py",
-)
-COMPILED_FILES = (  # what of the rest runs for each turn or message
-    "bench/histogram.py",
-    "bench/subscriber_state.py",
-    "bench/publisher_state.py",
-    "bench/stamp.py",
-    "bench/tracker.py",
-    "client/client_engine.py",
-    "client/inbox.py",
-    "client/message.py",
-    "client/publication.py",
-    "client/publisher_line.py",
-    "runtime/batch_size.py",
-    "runtime/deadlines.py",
-    "runtime/driver.py",
-    "runtime/machine_clock.py",
-    "runtime/measures.py",
-    "runtime/peer.py",
-    "runtime/read_control.py",
-)
 OPTIMISATION = "3"
 # Each module is a C file, so that all cores compile, and a change costs the files it changed. The
 # linker then optimises over all of them, on all cores too: docs/decisions/mypyc.md has figures.
@@ -77,14 +54,19 @@ def mode() -> str:
 
 
 def modules() -> list[str]:
-    """The files to compile. A package's __init__ stays interpreted: it only names things."""
+    """The files to compile: those that pyproject.toml lists. A package's __init__ stays
+    interpreted: it only names things."""
     root = SOURCE / "penstock"
-    excluded = {root / path for path in NOT_COMPILED}
-    found = {path for package in COMPILED_PACKAGES for path in (root / package).rglob("*.py")}
-    if missing := sorted(map(str, excluded - found)):
-        sys.exit(f"NOT_COMPILED names files that do not exist: {', '.join(missing)}.")
-    compiled = {path for path in found - excluded if path.name != "__init__.py"}
-    return sorted(map(str, compiled | {root / path for path in COMPILED_FILES}))
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    found: set[Path] = set()
+    for line in project["tool"]["penstock"]["compiled"]:
+        named = set(root.glob(line.removeprefix("!")))
+        if not named:
+            sys.exit(
+                f"pyproject.toml lists {line} as compiled, but there is no such file in {root}."
+            )
+        found = found - named if line.startswith("!") else found | named
+    return sorted(str(path) for path in found if path.name != "__init__.py")
 
 
 def compiler() -> str:

@@ -54,7 +54,7 @@ import matplotlib.pyplot as plt
 
 HISTORY: Final = Path("benchmarks") / "history.jsonl"
 PLOT: Final = PLOTS / "history.svg"
-MEASURED_FILES: Final = ("src", "setup.py", "requirements", "benchmarks/*.py")
+MEASURED_FILES: Final = ("src", "setup.py", "pyproject.toml", "requirements", "benchmarks/*.py")
 """Files that the figures depend on, as Git patterns."""
 
 PUBLISHERS: Final = (1, 10)

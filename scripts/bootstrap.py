@@ -26,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -45,7 +46,6 @@ PACKAGING = (
     *("pyproject.toml", "setup.py", "README.md", "LICENSE"),
     *("docs/commands.md", "scripts/man_pages.py"),  # of which manual pages are made
 )
-COMPILED = ("src/penstock/protocol", "src/penstock/engine")
 COMPILER = {  # mypyc with what it needs, and the typed packages that compiled modules lead to
     *("ast-serialize", "librt", "mypy", "mypy-extensions", "pathspec", "typing-extensions"),
     *(
@@ -219,13 +219,17 @@ def copy_sources(packaging: Iterable[Path], sources: Iterable[Path]) -> None:
 
     Files keep their times, so an unchanged module is not compiled again. What setuptools left
     from a former build is removed unless it is a compiled module that is still wanted; when a
-    compiled module came or went, or setup.py changed, which names the others, all of it is.
+    compiled module came or went, or setup.py changed, all of it is.
     """
     wanted = {path.relative_to(ROOT) for path in [*packaging, *sources]}
-    modules = sorted(str(path) for path in wanted if str(path).startswith(COMPILED))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines: list[str] = project["tool"]["penstock"]["compiled"]
+    package = ROOT / "src" / "penstock"
+    listed = {path for line in lines for path in package.glob(line.removeprefix("!"))}
+    modules = sorted(str(path) for path in wanted & {path.relative_to(ROOT) for path in listed})
     mode = os.environ.get("PENSTOCK_COMPILE", "auto")
     setup = [path.read_text(encoding="utf-8") for path in packaging if path.name == "setup.py"]
-    compiled = "\n".join([mode, sys.version, *setup, *modules])
+    compiled = "\n".join([mode, sys.version, *setup, *lines, *modules])
     listing = BUILD / "compiled-modules"
     if not listing.exists() or listing.read_text(encoding="utf-8") != compiled:
         shutil.rmtree(BUILD, ignore_errors=True)

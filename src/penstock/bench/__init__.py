@@ -11,5 +11,5 @@
     run               executes a run in an event loop, with `connections`, `publisher` and
                       `periodic_timer`
 
-The code that runs for each message is compiled (setup.py).
+The code that runs for each message is compiled (pyproject.toml).
 """

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import penstock
+from penstock.version import build_kind
 from scripts import bootstrap, check_documents
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,16 +95,68 @@ def test_what_compiled_modules_lead_to_is_there_when_they_are_compiled(
     assert {name.replace("_", "-") for name in needed} <= isolated | come_along
 
 
+def test_each_line_of_what_is_compiled_names_files_that_no_other_line_names() -> None:
+    package = ROOT / "src" / "penstock"
+    seen: set[Path] = set()
+    for line in compiled_lines():
+        named = set(package.glob(line.removeprefix("!")))
+        assert named, line
+        assert named <= seen if line.startswith("!") else not named & seen, line
+        seen ^= named
+
+
+def test_a_build_has_the_listed_modules_as_machine_code_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    package = Path(penstock.__file__).parent
+    libraries = {path.relative_to(package) for path in package.rglob("*.so")}
+    built = {str(path.parent / path.name.partition(".")[0]) for path in libraries}
+    listed = {
+        str(path.relative_to(ROOT / "src" / "penstock").with_suffix(""))
+        for path in compiled_modules()
+    }
+    assert built == (listed if build_kind() == "compiled" else set())
+
+
 def test_what_needs_its_annotations_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The schema of a compiled struct cannot be made: its annotations are gone."""
     monkeypatch.chdir(ROOT)
-    excluded = {ROOT / "src" / "penstock" / path for path in setup_names()["NOT_COMPILED"]}
-    assert all(path.is_file() for path in excluded)
-    assert not excluded & compiled_modules()
+    structs = [
+        path.name
+        for path in compiled_modules()
+        if re.search(r"\((msgspec\.Struct|BaseModel)\b", path.read_text(encoding="utf-8"))
+    ]
+    assert structs == []
+    assert ROOT / "src/penstock/engine/declared_limits.py" not in compiled_modules()
+
+
+def test_a_build_refuses_a_list_of_modules_that_names_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    modules = setup_names()["modules"]
+    package = tmp_path / "src" / "penstock" / "engine"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "fifo.py", "clock.py"):
+        (package / name).touch()
+    monkeypatch.chdir(tmp_path)
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[tool.penstock]\ncompiled = ["engine/*.py", "!engine/clock.py"]\n')
+    assert modules() == ["src/penstock/engine/fifo.py"]
+    (package / "clock.py").unlink()
+    with pytest.raises(SystemExit, match=r"lists !engine/clock\.py as compiled, but there is no"):
+        modules()
+
+
+def compiled_lines() -> list[str]:
+    """The lines of pyproject.toml about what is compiled."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines: list[str] = project["tool"]["penstock"]["compiled"]
+    return lines
 
 
 def compiled_modules() -> set[Path]:
-    """The files that setup.py names."""
+    """The files that setup.py compiles."""
     return {ROOT / path for path in setup_names()["modules"]()}
 
 
@@ -150,6 +204,8 @@ def test_the_build_directory_follows_the_source_tree(
     build.mkdir()
     monkeypatch.setattr(bootstrap, "ROOT", root)
     monkeypatch.setattr(bootstrap, "BUILD", build)
+    project = root / "pyproject.toml"
+    project.write_text('[tool.penstock]\ncompiled = ["engine/*.py"]\n')
 
     def copy(*names: str) -> None:
         for name in names:
