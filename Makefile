@@ -10,7 +10,7 @@ INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of what is compiled run on both builds; those of the client and of bench only compiled, and
 # those that show that a simulation finds faults. Of those without simulations the branches that
 # they reach can be counted.
-COUNTED := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors)
+COUNTED := $(wildcard $(addprefix tests/unit/,protocol engine operators runtime) tests/vectors)
 COMPILED_ONLY := $(addprefix tests/model/test_,link_faults.py cluster_faults.py sink_crashes.py)
 BOTH_WAYS := $(COUNTED) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
@@ -51,7 +51,7 @@ test-clocks: setup-tests ## every test with a clock that nobody synchronizes, wi
 		$(PY) -m tests.support.wall_clock $$clock $(PYTEST) -q $(IN_PARALLEL) -m 'not torture' tests || exit 1; \
 	done
 
-coverage: setup-tests ## which branches of protocol and engine tests reach; fails below the floor
+coverage: setup-tests ## which branches of protocol, engine and operators tests reach; fails below the floor
 	@rm -f .coverage .coverage.*
 	$(INTERPRETED) $(PY) -m coverage run -m pytest -q $(IN_PARALLEL) $(COUNTED)
 	@$(PY) -m coverage combine --quiet

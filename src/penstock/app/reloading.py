@@ -37,9 +37,9 @@ from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Changed, Reload, Reloaded
 from penstock.engine.change_effects import RESTART
-from penstock.engine.operating.admin_actions import note_action
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
+from penstock.operators.admin_actions import note_action
 from penstock.runtime.driver import Driver
 from penstock.services.admin_process import file_versions
 from penstock.services.authentication import Authentication

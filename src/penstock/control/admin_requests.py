@@ -29,7 +29,7 @@ OperatorName = Annotated[str, msgspec.Meta(max_length=200)]
 class SessionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The conditions by which a request selects sessions; a condition that is not set selects all.
 
-    ``engine.operating.selection.SessionSelection`` explains each of them.
+    ``operators.selection.SessionSelection`` explains each of them.
     """
 
     client: str | None = None

@@ -111,7 +111,7 @@ class GroupDrops(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The facts about a client and a topic (``engine.operating.explaining``); from ``session`` on
+    """The facts about a client and a topic (``operators.explaining``); from ``session`` on
     only those of a client with a session.
 
     Attributes:

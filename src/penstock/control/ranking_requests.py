@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from penstock.control.admin_requests import Limit, SessionFilter
-from penstock.engine.operating.session_summary import SessionSummary
+from penstock.operators.session_summary import SessionSummary
 
 Measure = Literal["limited", "rate", "queue", "window", "unsent", "dropped"]
 """The measure of a ranking: how long a client has been at a limit (limited), bytes a second (rate),

@@ -4,7 +4,6 @@ No module here reads a clock, draws a random number, logs or touches a socket
 (``import-linter`` proves it), so every run can be replayed from its inputs. Packages import down
 only, in this order::
 
-    operating         requests of an operator: listings, explanations, actions
     dialling          the connecting role
     server            the accepting role: one broker
     connection        the parts of a connection that both roles share

@@ -6,7 +6,7 @@
                                        ╰── the changes are on disk ─▶ answer
 
 However many sessions or retained messages there are, the event loop serves clients between the
-portions. ``engine.operating.listing`` makes the lists, ``engine.operating.admin_actions`` the
+portions. ``operators.listing`` makes the lists, ``operators.admin_actions`` the
 changes.
 """
 
@@ -44,7 +44,13 @@ from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.control.recorded import ShowRecorded
 from penstock.engine.access.bans import CLIENT, UNTIL_RESTART, USER
 from penstock.engine.clock import Now
-from penstock.engine.operating.admin_actions import (
+from penstock.engine.server.draining import Draining
+from penstock.engine.server.server import Server
+from penstock.engine.session.retained import RetainedWalk
+from penstock.engine.session.session import Session
+from penstock.engine.topics import is_topic_filter, is_topic_name
+from penstock.errors import ConfigError, StoreError
+from penstock.operators.admin_actions import (
     ban,
     clear_retained,
     drain,
@@ -53,8 +59,8 @@ from penstock.engine.operating.admin_actions import (
     lift_ban,
     remove_session,
 )
-from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
-from penstock.engine.operating.listing import (
+from penstock.operators.explaining import MatchWalk, ReceiverWalk, explain
+from penstock.operators.listing import (
     JsonObject,
     SessionWalk,
     is_bridge,
@@ -62,15 +68,9 @@ from penstock.engine.operating.listing import (
     session_details,
     session_summary,
 )
-from penstock.engine.operating.recorded import committed_about, recorded_events
-from penstock.engine.operating.selection import SessionSelection
-from penstock.engine.operating.session_summary import SessionSummary
-from penstock.engine.server.draining import Draining
-from penstock.engine.server.server import Server
-from penstock.engine.session.retained import RetainedWalk
-from penstock.engine.session.session import Session
-from penstock.engine.topics import is_topic_filter, is_topic_name
-from penstock.errors import ConfigError, StoreError
+from penstock.operators.recorded import committed_about, recorded_events
+from penstock.operators.selection import SessionSelection
+from penstock.operators.session_summary import SessionSummary
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
 from penstock.services.control import Control

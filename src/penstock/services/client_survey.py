@@ -17,8 +17,8 @@ import asyncio
 import time
 from typing import Final, final
 
-from penstock.engine.operating.survey import Survey, SurveyWalk
 from penstock.engine.server.server import Server
+from penstock.operators.survey import Survey, SurveyWalk
 from penstock.runtime.driver import Driver
 from penstock.services.portions import run_in_portions
 

@@ -25,11 +25,11 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.operating.flow import FlowSnapshot, flow_of
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
 from penstock.engine.wire.link import Link
+from penstock.operators.flow import FlowSnapshot, flow_of
 
 SESSIONS_A_TICK_MAX: Final = 500
 

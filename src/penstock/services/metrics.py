@@ -30,10 +30,10 @@ from penstock.control.metric_requests import (
     Sample,
 )
 from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.operating.survey import Survey
 from penstock.engine.reporting.drop_counts import REASONS, slug_of
 from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
+from penstock.operators.survey import Survey
 from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
 from penstock.runtime.driver import Driver
 from penstock.services.client_survey import ClientSurvey

@@ -25,9 +25,9 @@ from penstock.control.login_requests import (
     Login,
 )
 from penstock.engine.access.access import Credentials
-from penstock.engine.operating.admin_actions import note_action
 from penstock.engine.reporting.events import Event
 from penstock.engine.server.server import Server
+from penstock.operators.admin_actions import note_action
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
 from penstock.services.authentication import Authentication

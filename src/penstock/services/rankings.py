@@ -17,12 +17,12 @@ from typing import Final, final
 
 from penstock.control.admin_requests import LIMIT_MAX
 from penstock.control.ranking_requests import RankSessions, ShowFlow
-from penstock.engine.operating.flow_details import flow_details
-from penstock.engine.operating.listing import JsonObject
-from penstock.engine.operating.ranking import MEASURES, RankingWalk, ranking_entry
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.errors import ConfigError, StoreError
+from penstock.operators.flow_details import flow_details
+from penstock.operators.listing import JsonObject
+from penstock.operators.ranking import MEASURES, RankingWalk, ranking_entry
 from penstock.runtime.driver import Driver
 from penstock.services.administration import selection_of
 from penstock.services.control import Control

@@ -34,7 +34,7 @@ from penstock.control.ranking_requests import (
     RankedSession,
     Ranking,
 )
-from penstock.engine.operating import ranking as engine_ranking
+from penstock.operators import ranking as engine_ranking
 
 COMMON: dict[str, Any] = {
     "client_id": "press-7",

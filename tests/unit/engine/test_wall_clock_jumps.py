@@ -14,10 +14,10 @@ import pytest
 import penstock.engine
 from penstock.engine.limits import EngineLimits
 from penstock.engine.mount_point import unmount
-from penstock.engine.operating.listing import session_summary
-from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.options import EventOptions
 from penstock.engine.reporting.events import CLOCK_JUMPED, DISCONNECTED, KINDS
+from penstock.operators.listing import session_summary
+from penstock.operators.selection import SessionSelection
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line

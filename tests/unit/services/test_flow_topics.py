@@ -6,9 +6,9 @@ from collections import defaultdict
 import pytest
 
 from penstock.engine.limits import EngineLimits
-from penstock.engine.operating.flow import flow_of
 from penstock.engine.topics import is_topic_name
 from penstock.engine.wire.link import Link
+from penstock.operators.flow import flow_of
 from penstock.protocol import reasons
 from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
 from penstock.services.flow_topics import SESSIONS_A_TICK_MAX, FlowTopics, as_json, flow_topic

@@ -8,8 +8,8 @@ import pytest
 from penstock.control.admin_requests import SessionFilter
 from penstock.control.ranking_requests import Measure, RankSessions, ShowFlow
 from penstock.engine.limits import EngineLimits
-from penstock.engine.operating.ranking import MEASURES
 from penstock.errors import ConfigError, StoreError
+from penstock.operators.ranking import MEASURES
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from penstock.runtime.driver import Driver

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
-from penstock.engine.operating.flow import FlowSnapshot, LimitUsageSnapshot, flow_of
 from penstock.engine.reporting.drop_counts import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
+from penstock.operators.flow import FlowSnapshot, LimitUsageSnapshot, flow_of
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench
 from tests.unit.engine.pair import Pair, numbered

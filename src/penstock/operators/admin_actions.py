@@ -19,12 +19,12 @@ from typing import Final
 
 from penstock.engine.access.bans import ADDRESS, UNTIL_RESTART, Ban
 from penstock.engine.clock import Now
-from penstock.engine.operating.listing import connection_of, is_bridge
 from penstock.engine.reporting.events import ADMINISTERED, Event
 from penstock.engine.reporting.events import BANNED as BANNED_EVENT
 from penstock.engine.server.draining import Draining
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
+from penstock.operators.listing import connection_of, is_bridge
 from penstock.protocol import reasons
 
 BANNED: Final = "banned by an operator"

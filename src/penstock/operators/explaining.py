@@ -12,20 +12,20 @@ from typing import Final, final
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.message import Delivery
-from penstock.engine.operating.flow import FlowSnapshot
-from penstock.engine.operating.listing import (
+from penstock.engine.reporting.drop_counts import OwnerDrops, slug_of
+from penstock.engine.routing.shared_group import SharedGroup
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
+from penstock.operators.flow import FlowSnapshot
+from penstock.operators.listing import (
     JsonObject,
     connection_of,
     is_bridge,
     retained_summary,
     session_summary,
 )
-from penstock.engine.operating.recorded import is_recorded, recorded_events, recorded_events_about
-from penstock.engine.reporting.drop_counts import OwnerDrops, slug_of
-from penstock.engine.routing.shared_group import SharedGroup
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
+from penstock.operators.recorded import is_recorded, recorded_events, recorded_events_about
 
 FILTERS_LISTED_MAX: Final = 100
 DELIVERIES_LISTED_MAX: Final = 20

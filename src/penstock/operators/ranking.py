@@ -19,18 +19,18 @@ from msgspec.structs import asdict
 
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.operating.listing import (
-    JsonObject,
-    SessionWalk,
-    connection_of,
-    session_summary,
-)
-from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.link import Link
+from penstock.operators.listing import (
+    JsonObject,
+    SessionWalk,
+    connection_of,
+    session_summary,
+)
+from penstock.operators.selection import SessionSelection
 
 BY_LIMITED: Final = 0  # seconds for which it has been at a limit
 BY_RATE: Final = 1  # bytes a second, both ways

@@ -14,12 +14,12 @@ from msgspec.structs import asdict
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.message import Message
-from penstock.engine.operating.selection import SessionSelection, since_us
-from penstock.engine.operating.session_summary import SessionSummary
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
+from penstock.operators.selection import SessionSelection, since_us
+from penstock.operators.session_summary import SessionSummary
 
 JsonObject: TypeAlias = dict[str, object]
 

@@ -11,15 +11,15 @@ from typing import Final
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.message import Delivery
-from penstock.engine.operating.flow import FlowSnapshot
-from penstock.engine.operating.listing import JsonObject, connection_of
-from penstock.engine.operating.ranking import ranking_entry, update_rates
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.session.lane import Lane
 from penstock.engine.session.queue import PRIORITY_MASK
 from penstock.engine.session.session import Session
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
+from penstock.operators.flow import FlowSnapshot
+from penstock.operators.listing import JsonObject, connection_of
+from penstock.operators.ranking import ranking_entry, update_rates
 
 PLACES_LISTED_MAX: Final = 1000
 FILTERS_LISTED_MAX: Final = 100

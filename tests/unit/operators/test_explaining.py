@@ -7,7 +7,7 @@ from penstock.control.diagnosis import Case, diagnose
 from penstock.control.explanation import Explanation
 from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
 from penstock.engine.limits import EngineLimits
-from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
+from penstock.operators.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench
 

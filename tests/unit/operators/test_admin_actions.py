@@ -8,8 +8,12 @@ from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import UNTIL_RESTART, USER
 from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.operating.admin_actions import BANNED as BANNED_BY_OPERATOR
-from penstock.engine.operating.admin_actions import (
+from penstock.engine.options import EventOptions
+from penstock.engine.reporting.events import ADMINISTERED, BANNED, KINDS
+from penstock.engine.server.draining import Draining
+from penstock.engine.wire.link import Link
+from penstock.operators.admin_actions import BANNED as BANNED_BY_OPERATOR
+from penstock.operators.admin_actions import (
     ban,
     ban_source,
     clear_retained,
@@ -19,12 +23,8 @@ from penstock.engine.operating.admin_actions import (
     lift_ban,
     remove_session,
 )
-from penstock.engine.operating.listing import SUBSCRIPTIONS_LISTED_MAX, SessionWalk, session_details
-from penstock.engine.operating.selection import ANONYMOUS, SessionSelection
-from penstock.engine.options import EventOptions
-from penstock.engine.reporting.events import ADMINISTERED, BANNED, KINDS
-from penstock.engine.server.draining import Draining
-from penstock.engine.wire.link import Link
+from penstock.operators.listing import SUBSCRIPTIONS_LISTED_MAX, SessionWalk, session_details
+from penstock.operators.selection import ANONYMOUS, SessionSelection
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,

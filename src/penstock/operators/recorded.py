@@ -15,9 +15,9 @@ from penstock.engine.client_record import (
     RecordedRun,
     Run,
 )
-from penstock.engine.operating.listing import JsonObject
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
+from penstock.operators.listing import JsonObject
 from penstock.protocol import reasons
 
 
