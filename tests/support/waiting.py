@@ -7,13 +7,7 @@ from typing import final
 
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import SMALL_BYTES
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import (
-    DELIVERY_BYTES,
-    IDENTIFIER_BYTES,
-    PACKED_BYTES,
-    MemoryBudget,
-)
+from penstock.engine.memory.pool import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Pool
 from penstock.engine.message import Delivery
 from penstock.engine.server.server import Server
 from penstock.engine.session.backlog import Backlog
@@ -92,7 +86,7 @@ class Counted:
 def forget_who_waits(store: MemoryStore) -> None:
     """A process that ends leaves its counts nowhere; a store in memory gives the same messages."""
     for message in store._log.values():
-        message.deliveries_by_account = None
+        message.deliveries_by_pool = None
 
 
 def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
@@ -137,7 +131,7 @@ def check_session(session: Session, context: EngineContext) -> None:
     assert context.budget.fetching_bytes == session.transmission.fetching_bytes
 
 
-def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int, int]:
+def _sums(counts: Pool | Counted) -> tuple[int, int, int, int, int]:
     return (
         counts.waiting_bytes,
         counts.inbound_bytes,
@@ -147,7 +141,7 @@ def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int,
     )
 
 
-def _check_links(server: Server, links: list[Link], accounts: dict[Account, Counted]) -> None:
+def _check_links(server: Server, links: list[Link], accounts: dict[Pool, Counted]) -> None:
     context = server.context
     assert context.turn.buffered_bytes == sum(link.buffered_bytes for link in links)
     assert context.turn.unsent_bytes >= sum(link.pending_bytes for link in links)

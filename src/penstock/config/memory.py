@@ -18,7 +18,7 @@
                             dead letters that wait                                     dead letters
 
 Everything that could be multiplied by connections or sessions has one limit for all of them, see
-``engine/memory/budget.py``; the rest of a connection is small. So the sum is an upper bound
+``engine/memory/pool.py``; the rest of a connection is small. So the sum is an upper bound
 of the memory that clients may make the broker use, and by default it fits: limits that the
 configuration does not set are fitted to the memory of the machine::
 
@@ -37,7 +37,7 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.engine.client_record import RECORD_BYTES
 from penstock.engine.limits import FREE_BYTES, SMALL_BYTES
-from penstock.engine.memory.budget import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
+from penstock.engine.memory.pool import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
 from penstock.engine.publishing.producers import PRODUCER_BYTES
 from penstock.engine.routing.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
 from penstock.engine.session.window import UNCOUNTED_MAX

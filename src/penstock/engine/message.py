@@ -25,10 +25,6 @@ _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
-class BodyAccount:
-    """The port of a memory account that counts the bodies of waiting messages: see ``accounts``."""
-
-
 @mypyc_attr(acyclic=True)
 @final
 class Message:
@@ -76,8 +72,8 @@ class Message:
         self.properties = properties
         self.offset = offset
         self.internal = internal
-        self.waiting = 0  # queues that have it at QoS 0 while it is not in the log: see ``budget``
-        self.deliveries_by_account: dict[BodyAccount, int] | None = None  # QoS 1 and 2
+        self.waiting = 0  # queues that have it at QoS 0 while it is not in the log: see ``pool``
+        self.deliveries_by_pool: dict[object, int] | None = None  # QoS 1 and 2: see ``pool``
         self._expiry_position = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:

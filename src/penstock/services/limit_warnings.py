@@ -1,6 +1,6 @@
 """Logs a warning when a client stays at one of its limits, and a line when it has left the limit.
 
-It also warns when there is no room for more sessions of any client (``engine.memory.budget``).
+It also warns when there is no room for more sessions of any client (``engine.memory.pool``).
 
 ::
 

@@ -8,8 +8,7 @@ import pytest
 
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.limits import SPILL, EngineLimits
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import MemoryBudget
+from penstock.engine.memory.pool import MemoryLimits, Pool
 from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.lane import HEAD_LEN_MAX_OFFLINE
 from penstock.engine.wire.link import Link
@@ -133,7 +132,7 @@ def test_a_will_takes_the_place_of_the_one_before_in_its_users_share() -> None:
 
 
 def test_a_share_may_be_used_up_to_its_last_byte() -> None:
-    account = Account("user", MemoryBudget(retained_bytes_max=1000), 0.25)
+    account = Pool(Pool(), MemoryLimits(retained_bytes_max=1000).shared(0.25))
     assert account.has_room_for_retained(250)
     assert not account.has_room_for_retained(251)
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from penstock.engine.limits import FETCHED_BYTES_MAX, FREE_BYTES, REJECT, EngineLimits
-from penstock.engine.memory.budget import DELIVERY_BYTES, IDENTIFIER_BYTES
+from penstock.engine.memory.pool import DELIVERY_BYTES, IDENTIFIER_BYTES
 from penstock.engine.message import Message
 from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons

@@ -21,8 +21,8 @@ from penstock.engine.batch.store_health import StoreHealth
 from penstock.engine.batch.timers import Timers
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Accounts
-from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.memory.limit_usage import LimitUsage
+from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.wire.link import Turn
@@ -84,14 +84,14 @@ class EngineContext:
     """
 
     def __init__(
-        self, next_offset: int, budget: MemoryBudget | None = None, accounts: Accounts | None = None
+        self, next_offset: int, budget: Pool | None = None, accounts: Accounts | None = None
     ) -> None:
         self.turn = Turn()
         self.batch = Batch(next_offset, self.turn.work_budget)
         self.store_health = StoreHealth(self.batch, self.turn)
-        self.budget = budget or MemoryBudget()
+        self.budget = budget or Pool()
         self.accounts = accounts or Accounts(self.budget)
-        self.turn.buffers_bytes_max = self.budget.unsent_bytes_max
+        self.turn.buffers_bytes_max = self.budget.limits.unsent
         self.events: Events | None = None  # None: no events are written
         self.recorder: FlightRecorder | None = None  # None: the flight recorder is off
         self.timers = Timers()

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 from penstock.engine.access.access import Authorize
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Message
 from penstock.protocol.packets import Subscription
 
@@ -224,7 +224,7 @@ class WillRecord:
         self.username = username
         self.has_own_authorize = has_own_authorize
         self.authorize: Authorize | None = None
-        self.account: Account | None = None
+        self.account: Pool | None = None
 
     def set_authorize(self, authorize: Authorize | None) -> None:
         """Set the port of the login of its client; None = the broker's."""

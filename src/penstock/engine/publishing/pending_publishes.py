@@ -17,7 +17,7 @@ from typing import Final, final
 
 from penstock.engine.fifo import Fifo
 from penstock.engine.limits import FREE_BYTES, EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
 
@@ -53,7 +53,7 @@ class PendingPublishes:
         self.count = 0
         self.size_bytes = 0
         self.visits = 0  # entries of the queue that ``first`` visited, since the start
-        self._account: Account | None = None
+        self._account: Pool | None = None
         self._queue: Fifo[_PendingPublish] | None = None
         self._by_id: dict[int, _PendingPublish] | None = None  # the latest by packet identifier
         self._soft_limit_count = limits.receive_maximum
@@ -82,7 +82,7 @@ class PendingPublishes:
         """Return whether the hard limit is reached: the bytes that a client may have in flight."""
         return self.size_bytes >= self._hard_limit_bytes
 
-    def put(self, packet: Publish, account: Account | None = None) -> None:
+    def put(self, packet: Publish, account: Pool | None = None) -> None:
         """Append ``packet``, which counts in ``account``. Its topic alias must be resolved."""
         self._account = account
         waiting = _PendingPublish(packet)

@@ -33,7 +33,7 @@ from penstock.engine.limits import (
     SPILL,
     EngineLimits,
 )
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message, routing_key_of
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
@@ -125,7 +125,7 @@ class GroupQueue(StoredState):
         context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
-        account: Account,
+        account: Pool,
     ) -> None:
         self.name = topic_filter  # in events, drops and the store
         self.account = account
@@ -436,16 +436,15 @@ class GroupQueue(StoredState):
             asked.append((lane, delivery))
             offsets.append(delivery.offset)
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        budget = self.account.budget
-        if budget.may_fetch(size_bytes):
+        if self.account.may_fetch(size_bytes):
             self._fetching_bytes = size_bytes
-            budget.fetching_bytes += size_bytes
+            self.account.count_fetching(size_bytes)
             self._requested = asked
             self.requested_offsets = offsets
             self._context.batch.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
-        self.account.budget.fetching_bytes -= self._fetching_bytes
+        self.account.count_fetching(-self._fetching_bytes)
         self._fetching_bytes = 0
         self._requested = []
         self.requested_offsets = []

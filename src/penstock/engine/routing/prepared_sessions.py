@@ -29,7 +29,7 @@ from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Accounts
-from penstock.engine.memory.budget import MemoryBudget
+from penstock.engine.memory.pool import Pool, memory_limits
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.router import Router
@@ -56,15 +56,7 @@ class PreparedSessions:
         sharing: SharingOptions | None = None,
         limits_by_name: dict[str, EngineLimits] | None = None,
     ) -> None:
-        budget = MemoryBudget(
-            limits.qos0_bytes_max,
-            limits.spilled_bytes_max,
-            limits.sessions_bytes_max,
-            limits.unreleased_bytes_max,
-            limits.retained_bytes_max,
-            limits.waiting_bytes_max,
-            limits.unsent_bytes_max,
-        )
+        budget = Pool(None, memory_limits(limits))
         accounts = Accounts(budget, limits.share_max, limits.effective_sessions_per_user_max())
         self.drops = Drops()
         self.context = EngineContext(0, budget, accounts)

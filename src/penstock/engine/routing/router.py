@@ -23,7 +23,7 @@ from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Message
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
@@ -115,7 +115,7 @@ class Router:
         message: Message,
         publisher: Session | None,
         now: Now,
-        account: Account | None = None,
+        account: Pool | None = None,
         plan: Plan | None = None,
     ) -> int:
         """Route ``message``; return the number of matching sessions and groups.
@@ -353,7 +353,7 @@ class Router:
         if is_shared(topic_filter):
             self.shared_subscription_count += step
 
-    def _retain(self, message: Message, account: Account | None) -> None:
+    def _retain(self, message: Message, account: Pool | None) -> None:
         if not message.payload:
             if self.retained.remove(message.topic):
                 self._context.batch.put_retained(message.topic, None)

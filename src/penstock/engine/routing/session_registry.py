@@ -21,7 +21,7 @@ from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import RecoveredState, SessionRecord, SessionState
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import SESSION_EXPIRED
 from penstock.engine.routing.group_queue import GroupQueue
@@ -116,7 +116,7 @@ class Registry:
         """Apply other limits to later sessions; existing sessions stay."""
         self._limits = limits
 
-    def has_room(self, client_id: str, account: Account | None = None) -> bool:
+    def has_room(self, client_id: str, account: Pool | None = None) -> bool:
         """Return whether a session for ``client_id`` exists or may be created, within the limits of
         ``account`` too if it is given."""
         if client_id in self.sessions:
@@ -152,7 +152,7 @@ class Registry:
         expiry_interval_s: int,
         limits: EngineLimits | None = None,
         username: str | None = None,
-        account: Account | None = None,
+        account: Pool | None = None,
     ) -> Session:
         """Return the session for an accepted CONNECT: the existing session, or a new one.
 

@@ -17,7 +17,7 @@ from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import Now
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message, SharedOrigin, routing_key_of
 from penstock.engine.options import LEAST_INFLIGHT
 from penstock.engine.reporting import drop_counts as reasons_to_drop
@@ -56,7 +56,7 @@ class SharedGroup(GroupSource):
         context: EngineContext,
         drops: Drops,
         first: Session,
-        account: Account,
+        account: Pool,
     ) -> None:
         self.topic_filter = topic_filter
         self.members = GroupMembers(strategy, random)

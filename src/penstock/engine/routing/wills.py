@@ -27,8 +27,7 @@ from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import WillRecord
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import will_bytes
+from penstock.engine.memory.pool import Pool, will_bytes
 from penstock.engine.reporting.drop_counts import NO_PERMISSION, Drops
 from penstock.engine.routing.router import Router
 from penstock.engine.topics import is_bridge_state
@@ -123,7 +122,7 @@ class Wills:
         record: WillRecord,
         session_expiry_s: int,
         now: Now,
-        account: Account | None = None,
+        account: Pool | None = None,
     ) -> None:
         """Restore a will from the store at a start; publish it, or set its delay, if it was armed.
 

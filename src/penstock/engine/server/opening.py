@@ -39,7 +39,7 @@ from penstock.engine.connection.states import (
     SERVER,
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.publishing.connection_names import (
     CONNECTION,
     PARTED,
@@ -455,7 +455,7 @@ class OpeningConnection(Connection):
         present: bool,
         username: str | None,
         permissions: Permissions | None,
-        account: Account,
+        account: Pool,
         now: Now,
     ) -> Session:
         """Open and return the session, and store the will."""
@@ -558,7 +558,7 @@ class OpeningConnection(Connection):
         else:
             link.send_after_commit(frame)
 
-    def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
+    def _has_room(self, connect: Connect, client_id: str, account: Pool | None = None) -> bool:
         """Return whether there is room for the session of ``connect`` and its will.
 
         ``account`` is the account of the user; None while the user is not known, when only the

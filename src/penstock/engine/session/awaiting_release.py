@@ -29,7 +29,7 @@ from typing import Final, final
 
 from penstock.engine.batch.records import UnreleasedEntry
 from penstock.engine.fifo import Fifo
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import NOT_IN_LOG, Message
 
 _BODIES_AT_ONCE_MAX: Final = 256  # requested from the log in one step
@@ -57,7 +57,7 @@ class AwaitingRelease:
         account: the account in which all these messages count.
     """
 
-    def __init__(self, bytes_max: int, account: Account | None = None) -> None:
+    def __init__(self, bytes_max: int, account: Pool | None = None) -> None:
         self._account = account
         self.size_bytes = 0  # bytes of the bodies in memory
         self.bytes_max = bytes_max

@@ -16,7 +16,7 @@ from typing import Final, final
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
@@ -48,7 +48,7 @@ class Backlog:
         context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
-        account: Account,
+        account: Pool,
         is_of_group: bool = False,
     ) -> None:
         # The session or group queue of this backlog, which is marked as changed. It sets this

@@ -23,8 +23,7 @@ from typing import Final, final
 
 from penstock.engine.batch.records import InboundPage
 from penstock.engine.clock import Now
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import IDENTIFIER_BYTES
+from penstock.engine.memory.pool import IDENTIFIER_BYTES, Pool
 from penstock.engine.session.awaiting_release import AwaitingRelease
 from penstock.protocol import reasons
 
@@ -59,7 +58,7 @@ class Inbound:
         is_stored: whether the session is stored, so that ``take_pages`` is called.
     """
 
-    def __init__(self, account: Account | None = None, is_stored: bool = False) -> None:
+    def __init__(self, account: Pool | None = None, is_stored: bool = False) -> None:
         self._is_stored = is_stored
         self._bits: dict[int, int] | None = None  # by page, see ``take_pages``; no page is empty
         self._changed_pages: dict[int, None] | None = None
@@ -225,7 +224,7 @@ class Inbound:
         self._count(-forgotten)
         return forgotten
 
-    def unreleased_of_v31(self, bytes_max: int, account: Account | None = None) -> AwaitingRelease:
+    def unreleased_of_v31(self, bytes_max: int, account: Pool | None = None) -> AwaitingRelease:
         """Return ``unreleased``; the first call creates it, with these arguments."""
         if self.unreleased is None:
             self.unreleased = AwaitingRelease(bytes_max, account)

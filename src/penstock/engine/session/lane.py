@@ -17,7 +17,7 @@ from typing import Final, final
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.fifo import Fifo
 from penstock.engine.limits import FETCHED_BYTES_MAX
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.session.packed_tail import PackedTail
 
@@ -37,7 +37,7 @@ class Lane:
         is_connected: whether the client is connected.
     """
 
-    def __init__(self, number: int, rank: int, account: Account, is_connected: bool = True) -> None:
+    def __init__(self, number: int, rank: int, account: Pool, is_connected: bool = True) -> None:
         self.number = number
         self.rank = rank
         self.count = 0

@@ -29,8 +29,7 @@ from typing import Final, final
 
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import MemoryBudget
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
@@ -51,12 +50,10 @@ class MessageQueue:
         account: the memory account in which the deliveries count.
     """
 
-    def __init__(
-        self, limits: EngineLimits, is_stored: bool, account: Account | None = None
-    ) -> None:
+    def __init__(self, limits: EngineLimits, is_stored: bool, account: Pool | None = None) -> None:
         self.size_bytes = 0  # of the queued messages
         self.has_overflowed = False  # a message did not fit; ``congestion`` resets it
-        self._account = account or Account("", MemoryBudget())
+        self._account = account or Pool()
         self._is_connected = not is_stored  # the client of a stored session may be offline
         self._first = Lane(0, 0, self._account, self._is_connected)
         self._lanes = {0: self._first}  # by number

@@ -29,8 +29,7 @@ from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import levels_bytes
+from penstock.engine.memory.pool import Pool, levels_bytes
 from penstock.engine.message import Message
 
 PORTION: Final = 256  # nodes of the tree that a delivery visits in one turn
@@ -48,7 +47,7 @@ class _Node:
         self.next: _Node | None = None
         self.previous: _Node | None = None
         self.message: Message | None = None
-        self.account: Account | None = None  # the account in which the message counts
+        self.account: Pool | None = None  # the account in which the message counts
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:
@@ -95,7 +94,7 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, message: Message, account: Account | None = None) -> bool:
+    def has_room(self, message: Message, account: Pool | None = None) -> bool:
         """Return whether there is room to retain ``message``, within the limits of ``account`` too
         if it is given."""
         delta_bytes = _memory_bytes(message)
@@ -113,7 +112,7 @@ class RetainedMessages:
         own_bytes = _memory_bytes(known) if node.account is account else 0
         return account.has_room_for_retained(delta_bytes - own_bytes)
 
-    def put(self, message: Message, account: Account | None = None) -> bool:
+    def put(self, message: Message, account: Pool | None = None) -> bool:
         """Retain ``message`` for its topic; return False if there is no room for it.
 
         The message counts in ``account``; a replaced message is subtracted from its own account.
@@ -123,7 +122,7 @@ class RetainedMessages:
         self.restore(message, account)
         return True
 
-    def restore(self, message: Message, account: Account | None = None) -> None:
+    def restore(self, message: Message, account: Pool | None = None) -> None:
         """Retain ``message``, regardless of the limits."""
         node = self._root
         for level in message.topic.split("/"):

@@ -31,7 +31,7 @@ from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import SessionState, WindowEntry
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message, SharedOrigin
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
@@ -80,7 +80,7 @@ class Session(StoredState):
         context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
-        account: Account | None = None,
+        account: Pool | None = None,
     ) -> None:
         self.client_id = client_id
         self.account = account or context.accounts.common

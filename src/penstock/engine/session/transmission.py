@@ -489,13 +489,13 @@ class Transmission:
         if owner is None:
             return
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if not self._backlog.account.budget.may_fetch(size_bytes):
+        if not self._backlog.account.may_fetch(size_bytes):
             if link is not None and link.resumable is not None:
                 self._context.turn.resume_in_tick(link.resumable)
             return
         self.is_fetching = True
         self.fetching_bytes = size_bytes
-        self._backlog.account.budget.fetching_bytes += size_bytes
+        self._backlog.account.count_fetching(size_bytes)
         self.requested_offsets = offsets
         self._context.batch.body_requests.append((owner, offsets))
 
@@ -503,7 +503,7 @@ class Transmission:
         """Return the memory of requested bodies to the budget: they were supplied, or are not
         needed."""
         self.is_fetching = False
-        self._backlog.account.budget.fetching_bytes -= self.fetching_bytes
+        self._backlog.account.count_fetching(-self.fetching_bytes)
         self.fetching_bytes = 0
 
     def must_wait_for_room(self, link: Link, size_bytes: int) -> bool:

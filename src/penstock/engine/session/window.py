@@ -40,7 +40,7 @@ from typing import Final, final
 
 from penstock.engine.batch.records import WindowEntry, WindowPage
 from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Delivery, Message
 from penstock.engine.session.packet_ids import ReservedPacketIds, packet_id_of
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
@@ -84,9 +84,7 @@ class InFlightWindow:
         account: the account in which the messages count, except a few small ones.
     """
 
-    def __init__(
-        self, capacity: int, is_stored: bool = False, account: Account | None = None
-    ) -> None:
+    def __init__(self, capacity: int, is_stored: bool = False, account: Pool | None = None) -> None:
         self.capacity = capacity
         self.acknowledged_offset = 0  # log offset of the entry that was acknowledged last
         self.is_first_acknowledgement = False  # with success, by PUBACK or PUBREC

@@ -45,7 +45,7 @@ from penstock.engine.client_record import ClientRecord, Run
 from penstock.engine.clock import Now
 from penstock.engine.counters import AllCounters
 from penstock.engine.limits import FREE_BYTES
-from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.pool import Pool
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.packet_buffer import PacketBuffer
@@ -174,7 +174,7 @@ class Link:
         self.bytes_received: i64 = 0  # since the connection began
         self.bytes_sent: i64 = 0  # since the connection began
         self.rates: ByteRates | None = None  # created when an operator first asks for rates
-        self.account: Account | None = None  # of its session; None before CONNACK
+        self.account: Pool | None = None  # of its session; None before CONNACK
         self.record: ClientRecord | None = None  # of its client; None: the client has no record
         self.ready_buffer = PacketBuffer()  # packets that are sent in this turn
         self.deferred_buffer = PacketBuffer()  # packets that wait for the commit of the open batch
@@ -251,7 +251,7 @@ class Link:
             self.congested_bytes = max(self.congested_bytes, self.pending_bytes_max)
         return True
 
-    def set_account(self, account: Account) -> None:
+    def set_account(self, account: Pool) -> None:
         """Set the account in which the buffered bytes count: the account of the session."""
         account.buffered_bytes += self.buffered_bytes
         if self.account is not None:
