@@ -3,8 +3,8 @@
 ::
 
       plan ── do all matching queues have room? ─▶ Plan ── a queue refuses ─▶ nothing is changed
-         if a queue may refuse (``may_refuse``)       ╰─── none refuses ─▶ apply ─╮
-      publish ────────────────────────────────────────────────────────────────────┴─▶ routed
+         if a queue may refuse (``may_refuse``)       ╰─── none refuses ─╮
+      publish ───────────────────────────────────────────────────────────┴─▶ routed
 
 A plan changes nothing, so that a refused message reaches no subscriber. A planned message that is
 not refused is queued for every matching session, even if its copies take the memory meanwhile.
@@ -52,24 +52,14 @@ LOOKS_PER_UNIT: Final = 8  # queues checked for room that count as one unit of `
 class Plan:
     """The decision about one message: which sessions get it, or which full queue refuses it.
 
-    The caller applies it at once, because the room may be used up later.
+    The caller publishes the message at once, because the room may be used up later.
 
     Args:
-        message: the published message.
-        publisher: the session that published it; None for the broker's own messages.
         matches: the sessions and groups that get the message.
         blocker: the full queue that refuses the message for all sessions, or None.
     """
 
-    def __init__(
-        self,
-        message: Message,
-        publisher: Session | None,
-        matches: Matches,
-        blocker: Blocker | None,
-    ) -> None:
-        self.message = message
-        self.publisher = publisher
+    def __init__(self, matches: Matches, blocker: Blocker | None) -> None:
         self.matches = matches
         self.blocker = blocker
 
@@ -130,6 +120,7 @@ class Router:
             plan: the decision about the message, from ``plan``; without one, a full queue drops a
                 message.
         """
+        assert plan is None or plan.blocker is None, "a queue refuses the message for all"
         matches = self.trie.match(message.topic) if plan is None else plan.matches
         append = self._is_in_stream(message.topic)
         if not append and message.qos > 0:
@@ -215,13 +206,7 @@ class Router:
                     break
         self._blocked_publishers.work += looked_at
         self._work_budget.work_done += looked_at // LOOKS_PER_UNIT
-        return Plan(message, publisher, matches, refused_by)
-
-    def apply(self, plan: Plan, now: Now) -> int:
-        """Route the message of ``plan``, which no queue refuses; return the number of matching
-        sessions and groups."""
-        assert plan.blocker is None
-        return self.publish(plan.message, plan.publisher, now, None, plan)
+        return Plan(matches, refused_by)
 
     def publish_if_room(
         self, message: Message, publisher: Session | None, now: Now
@@ -232,7 +217,7 @@ class Router:
             return None
         plan = self.plan(message, publisher)
         if plan.blocker is None:
-            self.apply(plan, now)
+            self.publish(message, publisher, now, None, plan)
         return plan.blocker
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:

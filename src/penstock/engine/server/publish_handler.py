@@ -27,7 +27,7 @@ until their PUBREL [MQTT 5 §4.9].
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
@@ -48,6 +48,7 @@ from penstock.engine.publishing.producers import (
 )
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.routing.router import Plan
+from penstock.engine.server.admission import NO_ROOM_NOW, REFUSE, WAIT, Admission
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
@@ -60,9 +61,6 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
-
-_NO_ROOM: Final = "there is no room for it now"
-_RETAINED_FULL: Final = "there is no room for more retained messages"
 
 
 @final
@@ -86,6 +84,7 @@ class PublishHandler(BlockedPublisher):
         self._limits = limits
         self._offers = limits.offers
         self._router = server.router
+        self._admission = Admission(server)
         self._context = server.context
         self._blocked_publishers = self._context.blocked_publishers
         self._blocked_message: Message | None = (
@@ -165,23 +164,13 @@ class PublishHandler(BlockedPublisher):
         if self.pending.count > 0 or session.released_count > 0:
             self._defer(packet, topic, session)  # it must not overtake earlier messages
             return
-        if self._must_wait_for_pubrel(packet, session):
+        if self._admission.must_wait_for_pubrel(packet.qos, session, self.link.version):
             self._defer(packet, topic, session)
             return
         if not self._may_publish(packet, topic, self._is_system, session, now):
             return
         if not self._route(packet, topic, encoded, session, now):
             self._defer(packet, topic, session)
-
-    def _must_wait_for_pubrel(self, packet: Publish, session: Session) -> bool:
-        """Return whether a QoS 2 message must wait because too many await PUBREL.
-
-        This is for clients before MQTT 5; MQTT 5 clients get a reason code. Even a message that is
-        not permitted awaits PUBREL: see ``_refuse_topic``.
-        """
-        if packet.qos < 2 or self.link.version == V5:
-            return False
-        return not session.has_room_to_receive()
 
     def _check_offers(self, packet: Publish) -> None:
         """Raise the error that ends the connection if its listener does not offer this QoS, or
@@ -263,14 +252,13 @@ class PublishHandler(BlockedPublisher):
         if session.inbound.was_resumed and self._quota_raised < self._limits.receive_maximum:
             self._quota_raised += 1  # this PUBCOMP also raises the quota of the sender
 
-    def _wait(self, blocker: Blocker, message: Message | None, session: Session) -> None:
-        """Join the line of ``blocker``, which has no room for ``message``; None: the store blocks
-        all messages."""
-        self._blocked_message = message
+    def _wait(self, blocker: Blocker, message: Message, session: Session) -> None:
+        """Join the line of ``blocker``, which has no room for ``message``."""
+        is_store = self._admission.is_store(blocker)
+        self._blocked_message = None if is_store else message
         self._publisher = session
         self._is_still_blocked = True
-        size_bytes = 0 if message is None else message.size_bytes()
-        self._blocked_publishers.block(self, blocker, size_bytes)
+        self._blocked_publishers.block(self, blocker, 0 if is_store else message.size_bytes())
 
     def _stop_waiting(self) -> None:
         self._blocked_message = None
@@ -280,11 +268,7 @@ class PublishHandler(BlockedPublisher):
     def find_blocker(self) -> Blocker | None:
         """Return the store or the queue that still refuses the blocked message; None if nothing
         does."""
-        if self._context.store_health.is_failing:
-            return self._blocked_publishers.store
-        if self._blocked_message is None:
-            return None
-        return self._router.plan(self._blocked_message, self._publisher).blocker
+        return self._admission.blocker_of(self._blocked_message, self._publisher)
 
     def try_again(self, session: Session, now: Now) -> None:
         """Route released messages, then pending ones, in order, while there is room.
@@ -300,7 +284,7 @@ class PublishHandler(BlockedPublisher):
         while packet is not None:
             if session.released_count > 0 or self._must_stop(work_budget.work_done - before):
                 break
-            if self._must_wait_for_pubrel(packet, session):
+            if self._admission.must_wait_for_pubrel(packet.qos, session, self.link.version):
                 break
             topic = packet.topic
             if self._may_publish(packet, topic, is_system_topic(topic), session, now):
@@ -350,13 +334,11 @@ class PublishHandler(BlockedPublisher):
     def _route(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> bool:
-        """Route a message and acknowledge it; return False if it must wait for room.
+        """Route a message and acknowledge it, or refuse it; return False if it must wait.
 
-        A message of an MQTT 5 client never waits: it is refused with 0x97, which means that no
-        subscriber got it.
+        It waits in the line of what has no room for it, or for a PUBREL of this client.
         """
         qos = packet.qos
-        at_pubrel = qos == 2 and self.link.version == V31
         message = Message(
             topic,
             packet.payload,
@@ -368,51 +350,30 @@ class PublishHandler(BlockedPublisher):
             topic_bytes=self._topic_bytes if topic is self._topic else None,
             lead_us=now.lead_us,
         )
-        router = self._router
         plan: Plan | None = None
         number = sequence_of(packet.properties) if qos > 0 else None
         if number is not None and not self._is_next(number, packet, topic, session, now):
             return True
         if qos > 0:
-            context = self._context
-            refused = context.store_health.is_failing or (
-                qos == 2 and not session.has_room_to_receive()
-            )
-            blocker: Blocker | None = None
-            if router.may_refuse and not refused and not at_pubrel:
-                plan = router.plan(message, session)
-                blocker = plan.blocker
-            if refused or blocker is not None:
-                if self.link.version != V5:
-                    if blocker is not None:
-                        self._wait(blocker, message, session)
-                    elif context.store_health.is_failing:
-                        self._wait(self._blocked_publishers.store, None, session)
-                    return False  # or it waits for a PUBREL of this client
-                why = context.store_health.failure or _NO_ROOM
-                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
+            room = self._admission.room_for(message, session, self.link.version)
+            if room.kind == WAIT:
+                if room.on is not None:
+                    self._wait(room.on, message, session)
+                return False
+            if room.kind == REFUSE:
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, room.why)
                 return True
-            if (
-                packet.retain
-                and self.link.version == V5
-                and not self._is_retainable(message, session)
-            ):
-                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
-                return True  # no subscriber got the message
-            if at_pubrel and not session.account.has_room_for_unreleased():
-                raise RemoteProtocolError(
-                    reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
-                )
+            plan = room.plan
             if not session.receive(packet, now):
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
-            if at_pubrel:  # v3.1 §3.3: not made available to interested parties yet
+            if qos == 2 and self.link.version == V31:  # v3.1 §3.3: nobody may get it yet
                 session.keep_until_pubrel(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
         if number is not None:
             self._producers.record_published(session.username, number, now)
-        reached = router.publish(message, session, now) if plan is None else router.apply(plan, now)
+        reached = self._router.publish(message, session, now, None, plan)
         if qos > 0:
             is_unmatched = reached == 0 and message.offset < 0 and self.link.version == V5
             code = reasons.NO_MATCHING_SUBSCRIBERS if is_unmatched else 0
@@ -449,20 +410,13 @@ class PublishHandler(BlockedPublisher):
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
         elif verdict == REPEATED:
-            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _NO_ROOM)
+            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, NO_ROOM_NOW)
         elif verdict == NO_ROOM:
             why = "there is no room for more producers"
             self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
         else:
             why = self._producers.refusal_text(username, number)
             self._acknowledge(packet, reasons.IMPLEMENTATION_SPECIFIC_ERROR, why)
-        return False
-
-    def _is_retainable(self, message: Message, session: Session) -> bool:
-        """Return whether there is room to retain ``message``; count it as dropped if not."""
-        if not message.payload or self._router.retained.has_room(message, session.account):
-            return True
-        self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False
 
     def _defer(self, packet: Publish, topic: str, session: Session) -> None:
