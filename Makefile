@@ -11,8 +11,11 @@ INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # those that show that a simulation finds faults. Of those without simulations the branches that
 # they reach can be counted.
 COUNTED := $(wildcard $(addprefix tests/unit/,protocol engine operators runtime) tests/vectors)
+COMPILED_BESIDE := $(addprefix tests/unit/, \
+	auth/test_filter_set.py auth/test_login_queue.py bridge/test_consumer_lag.py \
+	services/test_referral.py telemetry/test_histogram.py)
 COMPILED_ONLY := $(addprefix tests/model/test_,link_faults.py cluster_faults.py sink_crashes.py)
-BOTH_WAYS := $(COUNTED) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
+BOTH_WAYS := $(COUNTED) $(COMPILED_BESIDE) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
 IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long each part of `make torture` runs, and each target of `make fuzz`: 60 is the hourly size

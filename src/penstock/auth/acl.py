@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from typing import Final, final
 from weakref import WeakValueDictionary
 
+from penstock.auth.filter_set import FilterSet
 from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.routing.filter_set import FilterSet
 from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import topic_matches
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Final, final
 
+from penstock.bridge.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.bridge.plan import (
     AWAY,
     CONNECTED,
@@ -43,7 +44,6 @@ from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
-from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import bridge_state_topic

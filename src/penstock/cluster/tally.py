@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.reporting.histogram import Histogram
+from penstock.telemetry.histogram import Histogram
 
 APPEND_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Upper bounds of the histogram's buckets for the time of an append, seconds."""

@@ -66,7 +66,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Distribution(msgspec.Struct, frozen=True, array_like=True):
-    """The buckets of a histogram; see ``engine.reporting.histogram``.
+    """The buckets of a histogram; see ``telemetry.histogram``.
 
     Attributes:
         bounds: the upper bounds of the buckets.

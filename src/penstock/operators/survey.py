@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.operators.listing import connection_of, is_bridge
+from penstock.telemetry.histogram import Histogram
 
 WINDOW_BOUNDS: Final[Sequence[float]] = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0)
 QUEUE_BOUNDS: Final[Sequence[float]] = (

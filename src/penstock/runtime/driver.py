@@ -35,7 +35,6 @@ from penstock.engine.access.access import AuthResult
 from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
-from penstock.engine.connection.slow_peer import SlowPeer
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.limits import EngineLimits
@@ -53,6 +52,7 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.read_control import ReadControl
+from penstock.runtime.slow_peer import SlowPeer
 from penstock.runtime.stop import (
     CLOSED,
     COMMITTING,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.reporting.histogram import Histogram
+from penstock.telemetry.histogram import Histogram
 
 SLOW_TURN_S: Final = 0.1
 """Duration in seconds above which a turn is counted as slow; a portion of work should take 20

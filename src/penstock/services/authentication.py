@@ -9,7 +9,7 @@
 
 A check of a password costs tens to hundreds of milliseconds of a core and of memory, on purpose, so
 that a stolen file is of little use. Therefore the threads are few and have a lower priority than
-the event loop; a queue with turns by source and name (``engine.access.login_queue``) keeps wrong
+the event loop; a queue with turns by source and name (``auth.login_queue``) keeps wrong
 passwords from delaying other clients; one check serves all clients of one source with the same name
 and password (``login_checks``); and a cache remembers logins that were right (``login_cache``). A
 login method that waits for another service has its own threads.
@@ -28,11 +28,11 @@ from penstock.auth import scram
 from penstock.auth.decoys import Decoys
 from penstock.auth.external import Answer, AuthorizeByService, Method
 from penstock.auth.files import UserFiles
+from penstock.auth.login_queue import LoginQueueOptions
 from penstock.auth.passwords import Users
 from penstock.config.access import Access
 from penstock.control.metric_families import MetricSample
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
-from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange

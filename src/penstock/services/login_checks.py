@@ -2,7 +2,7 @@
 
 ::
 
-      submit ─▶ queue (``engine.access.login_queue``) ─▶ a thread ─▶ on_answer, on the event loop
+      submit ─▶ queue (``auth.login_queue``) ─▶ a thread ─▶ on_answer, on the event loop
            ╰─ an equal check is queued or runs: the link waits for that check
 """
 
@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, final
 
 from penstock.auth.external import Answer
+from penstock.auth.login_queue import Attempt
 from penstock.engine.access.access import AuthResult, Credentials
-from penstock.engine.access.login_queue import Attempt
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.services.login_guard import LoginGuard

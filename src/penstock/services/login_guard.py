@@ -1,6 +1,6 @@
 """The login guard: it counts wrong passwords by source, delays further checks, and bans.
 
-``engine.access.login_queue`` has the rules of counting; this module adds the networks that many
+``auth.login_queue`` has the rules of counting; this module adds the networks that many
 users share, the clock, and the log.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
-from penstock.engine.access.login_queue import LoginQueue, LoginQueueOptions
+from penstock.auth.login_queue import LoginQueue, LoginQueueOptions
 from penstock.engine.addresses import source_of
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 

@@ -31,7 +31,6 @@ from penstock.control.metric_requests import (
 )
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.reporting.drop_counts import REASONS, slug_of
-from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.operators.survey import Survey
 from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
@@ -40,6 +39,7 @@ from penstock.services.client_survey import ClientSurvey
 from penstock.services.cluster_metrics import ClusterMetrics
 from penstock.services.control import Control
 from penstock.store.rocks import RocksStore
+from penstock.telemetry.histogram import Histogram
 from penstock.version import __version__
 
 MetricSource = Callable[[], Iterable[MetricSample]]

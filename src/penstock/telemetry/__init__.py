@@ -1,1 +1,1 @@
-"""Log lines, and the escaping of text from clients in log lines and on terminals."""
+"""Log lines, the escaping of text from clients in log lines and on terminals, and histograms."""

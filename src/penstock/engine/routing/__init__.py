@@ -4,7 +4,6 @@ Modules::
 
     router                 routes a published message to log, retained messages and sessions
     trie, match_cache      the subscribers of a topic, and a cache of these matches
-    filter_set             whether any of many filters matches a topic
     shared_subscriptions   all shared subscriptions: members join and leave
     shared_group           one shared subscription: which of its members gets a message
     group_members          the members of a shared subscription, and which of them is next

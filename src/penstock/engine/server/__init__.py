@@ -10,5 +10,4 @@ Modules::
     publish_handler     handles PUBLISH, until its acknowledgement, and PUBREL
     subscribe_handler   handles SUBSCRIBE and UNSUBSCRIBE
     draining            an operator sends all clients of a broker to another server
-    referral            a connection to a standby of a cluster, which serves no clients
 """

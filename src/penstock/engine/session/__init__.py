@@ -23,5 +23,4 @@ Messages from the client, and the session itself::
     awaiting_release    QoS 2 messages of MQTT 3.1, which are routed at their PUBREL
     session             one session, composed of these parts, with its subscriptions
     session_index       sessions by number, so that a walk may begin anywhere
-    consumer_lag        the age of the oldest message that a bridge's remote broker has not got
 """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.bridge.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.message import Delivery, Message
-from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.session.queue import MessageQueue
 from penstock.protocol.packets import Connack, Puback, Pubcomp, Pubrec
 from penstock.protocol.properties import Properties

@@ -1,6 +1,6 @@
 """A histogram: each value in the bucket whose bound it does not exceed."""
 
-from penstock.engine.reporting.histogram import Histogram
+from penstock.telemetry.histogram import Histogram
 
 
 def test_a_value_that_equals_a_bound_is_within_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.access.login_queue import (
+from penstock.auth.login_queue import (
     DELAYED_S_MAX,
     REMEMBERED_MAX,
     TRUSTED_TURNS,

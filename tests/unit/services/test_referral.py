@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import Offers
-from penstock.engine.server.referral import NO_CONNECT_YET, Referral
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connack, Connect, Pingreq, Publish, Will
 from penstock.protocol.properties import Properties
+from penstock.services.referral import NO_CONNECT_YET, Referral
 from tests.unit.protocol import strategies
 
 PRIMARY = "b.plant.example:1883"
