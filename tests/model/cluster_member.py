@@ -120,7 +120,7 @@ class MemberShell(Shell):
             self.fails = False
             context.store_recovered()
             for pipe in self.pipes.values():
-                context.turn.resume_later(pipe.connection)
+                context.turn.waiting.until_turn(pipe.connection)
         self.written = True
         self.durable = self.sealed
         self.member.acknowledges()

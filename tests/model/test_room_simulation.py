@@ -198,7 +198,7 @@ class Crowd:
         context.store_recovered()
         for client in self.clients:
             if client.line is not None:
-                context.turn.resume_later(client.line.connection)
+                context.turn.waiting.until_turn(client.line.connection)
 
     def crash(self) -> None:
         """The broker starts again on what was committed."""

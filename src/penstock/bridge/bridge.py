@@ -297,7 +297,7 @@ class Bridge(ClientCallbacks):
                 break
             self._blocked_messages.popleft()
         self._update_reading()
-        self._server.context.turn.resume_later(self._dialler.connection)
+        self._server.context.turn.waiting.until_turn(self._dialler.connection)
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:

@@ -486,7 +486,7 @@ class ClientEngine(ClientCallbacks):
         was_full = connection.is_application_full
         connection.is_application_full = self.inbox.is_full and not self._awaits_answers()
         if was_full and not connection.is_application_full:
-            self.server.context.turn.resume_later(connection)
+            self.server.context.turn.waiting.until_turn(connection)
             self.driver.end_turn_soon()
 
     def _write_acknowledgements(self) -> None:

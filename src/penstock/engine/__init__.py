@@ -30,6 +30,7 @@ Below all of them, values and limits::
     limits            the values of these limits, in the form that compiled code reads
     options           settings that are no limits
     change_effects    which settings, of all groups, need a restart when they change
+    waiting           what waits for a later turn, a tick or a sealed batch
     work_budget       the work that one connection may do in a turn of the event loop
     rate_limit        a token bucket
     addresses         the address of a peer, and which addresses count as one

@@ -364,7 +364,7 @@ class Driver(PeerOwner):
             self.measures.record_slow_turn(took_s)
         # The end of a commit may end this turn early; its scheduled end follows later.
         self._turn_began_s = now_s
-        if self._context.turn.resumed_next_turn and not self._turn_begin_scheduled:
+        if self._context.turn.waiting.has_turn and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._on_turn_end is not None:
@@ -482,7 +482,7 @@ class Driver(PeerOwner):
             self._failing_since_s = 0.0
             context.store_recovered()
             for peer in self._peers.values():
-                context.turn.resume_later(peer.connection)
+                context.turn.waiting.until_turn(peer.connection)
             logger.warning(
                 "the store can write again, after %.1f s: no acknowledged message was lost",
                 outage_s,

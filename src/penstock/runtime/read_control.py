@@ -94,7 +94,7 @@ class ReadControl:
     def _resume_after_limit(self, peer: Peer) -> None:
         assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
-        self._context.turn.resume_later(peer.connection)
+        self._context.turn.waiting.until_turn(peer.connection)
         self._end_turn_soon()
 
     def forget(self, peer: Peer) -> None:

@@ -261,7 +261,7 @@ class Bench:
         """Whether nothing is open: nothing to go on with, to write, or to commit."""
         context = self.server.context
         return not (
-            context.turn.resumed_next_turn
+            context.turn.waiting.has_turn
             or context.turn.ready
             or context.batch.changed_states
             or context.needs_commit

@@ -156,7 +156,7 @@ def test_queues_rest_and_go_on_by_themselves() -> None:
     assert read(bench, again) == []
     assert bench.server.context.turn.unsent_bytes == 0
     bench.server.context.store_recovered()
-    bench.server.context.turn.resume_later(again.connection)
+    bench.server.context.turn.waiting.until_turn(again.connection)
     bench.commit()
     more = [packet for packet in again.read() if isinstance(packet, Publish)]
     assert [packet.payload for packet in more] == [

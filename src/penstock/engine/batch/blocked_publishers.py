@@ -30,7 +30,8 @@ from typing import Final, final
 
 from penstock.engine.batch.timers import TimerTarget
 from penstock.engine.clock import Now
-from penstock.engine.wire.link import Link, Resumable, Turn
+from penstock.engine.waiting import Resumable, Waiting
+from penstock.engine.wire.link import Link
 
 CHECKS_PER_TURN_MAX: Final = 4_000  # sessions and members checked for all blocked publishers
 _NO_SIZE: Final = 2**62
@@ -78,17 +79,17 @@ class BlockedPublishers(Resumable):
     """All blocked publishers of one broker.
 
     Args:
-        turn: resumes the check of woken lines in the next turn.
+        waiting: resumes the check of woken lines in the next turn.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, waiting: Waiting) -> None:
         super().__init__()
         self.count = 0  # publishers that are blocked
         self.store = Blocker()  # blocks while the store cannot write
         self.work = 0  # sessions and members that were checked for publishers, since the start
         self.work_max = CHECKS_PER_TURN_MAX
         self.rechecks = 0  # messages that the router checked again, since the start
-        self._turn = turn
+        self._waiting = waiting
         self._lines: dict[Blocker, _Line] = {}  # no line is empty
         self._woken_lines: deque[_Line] = deque()  # lines that were woken, or are in a round
         self._woken_in_tick: dict[Blocker, None] = {}  # without memory: woken in the next tick
@@ -145,7 +146,7 @@ class BlockedPublishers(Resumable):
             self._woken_lines.append(line)
         line.is_woken = True
         line.is_recheck = line.is_recheck or limits_changed
-        self._turn.resume_later(self)
+        self._waiting.until_turn(self)
 
     def tick(self) -> None:
         """Wake the lines that wait for memory."""
@@ -165,7 +166,7 @@ class BlockedPublishers(Resumable):
             if not line.is_idle:
                 self._woken_lines.append(line)
         if self._woken_lines:
-            self._turn.resume_later(self)
+            self._waiting.until_turn(self)
 
     def _check_line(self, line: _Line, end: int, now: Now) -> None:
         """Check the publishers of ``line`` until the round is over, or ``work`` is at ``end``."""
@@ -211,7 +212,7 @@ class BlockedPublishers(Resumable):
         connection = publisher.link.resumable
         if connection is not None:
             connection.resume(now)
-            self._turn.resumed_for_room.append(connection)
+            self._waiting.note_resumed(connection)
             self.work += _WORK_PER_PUBLISHER
 
     def _remove_from_line(self, publisher: BlockedPublisher, blocker: Blocker) -> None:

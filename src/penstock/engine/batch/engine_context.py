@@ -96,7 +96,7 @@ class EngineContext:
         self.recorder: FlightRecorder | None = None  # None: the flight recorder is off
         self.timers = Timers()
         self.newly_reached: list[LimitUsage] = []  # the shell takes these limits
-        self.blocked_publishers = BlockedPublishers(self.turn)
+        self.blocked_publishers = BlockedPublishers(self.turn.waiting)
         self.groups_with_backlog: dict[
             str, GroupSource
         ] = {}  # groups with messages in their queues, by name
@@ -110,7 +110,7 @@ class EngineContext:
     def tick(self) -> None:
         """Have publishers that wait for room, and connections that wait for a tick, resumed."""
         self.blocked_publishers.tick()
-        self.turn.tick()
+        self.turn.waiting.tick()
 
     def reach(self, limit_usage: LimitUsage, now: Now) -> None:
         """Note that a client is at a limit; add the limit to ``newly_reached`` if it was below."""
@@ -137,7 +137,7 @@ class EngineContext:
         commit.deferred_packets = turn.seal_links()
         if commit.has_writes:
             turn.counters.commits += 1
-        turn.resume_after_seal()
+        turn.waiting.sealed()
         return commit
 
     def store_recovered(self) -> None:

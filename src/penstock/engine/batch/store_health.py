@@ -69,7 +69,7 @@ class StoreHealth:
             self._turn.awaits_no_commit = True
             self.waiting_bytes_max *= 2
             self.batch_bytes_max = NO_LIMIT_BYTES  # nothing is written, whatever the size is
-            self._turn.resume_after_seal()
+            self._turn.waiting.sealed()
 
     def mark_recovered(self) -> bool:
         """Note that the store can write again; return whether it could not before."""

@@ -48,7 +48,8 @@ from penstock.engine.connection.states import (
     FINISHING,
     PacketTable,
 )
-from penstock.engine.wire.link import Link, Resumable
+from penstock.engine.waiting import Resumable
+from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import (
     BYTES_PER_UNIT,
     HEAVY_BYTES,
@@ -195,10 +196,10 @@ class Connection(Resumable):
         if self._logged_in == work_budget.batch:
             logged += self._logged_bytes
         if logged > HEAVY_BYTES:
-            context.turn.resume_when_sealed(self)
+            context.turn.waiting.until_sealed(self)
             return True
         if work_budget.batch - self._heavy_in < HEAVY_FOR_BATCHES:
-            context.turn.resume_first_when_sealed(self)
+            context.turn.waiting.first_until_sealed(self)
             return True
         return False
 

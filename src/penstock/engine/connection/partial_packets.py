@@ -88,5 +88,5 @@ class PartialPacketBudget:
 
     def _wake_first(self) -> None:
         for connection in self._line:
-            self._turn.resume_later(connection)
+            self._turn.waiting.until_turn(connection)
             return

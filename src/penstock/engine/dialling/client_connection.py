@@ -362,7 +362,7 @@ class ClientConnection(Connection):
             self.link.resume_when_room()
             return True
         if self._context.store_health.is_full():
-            self._context.turn.resume_when_sealed(self)
+            self._context.turn.waiting.until_sealed(self)
             return True
         return self.must_yield_batch(self._context) or self.is_application_full
 
@@ -371,12 +371,12 @@ class ClientConnection(Connection):
         if so, arrange for ``resume``."""
         if not self._context.store_health.is_full():
             return self.must_yield_batch(self._context)
-        self._context.turn.resume_when_sealed(self)
+        self._context.turn.waiting.until_sealed(self)
         return True
 
     def wait_for_turn(self) -> None:
         """Arrange for ``resume`` in the next turn of the event loop."""
-        self._context.turn.resume_later(self)
+        self._context.turn.waiting.until_turn(self)
 
     def resume(self, now: Now) -> None:
         """Send queued messages and decode received bytes: there may be room, or a new turn

@@ -238,7 +238,7 @@ class PublishHandler(BlockedPublisher):
         counted = session.inbound.count_on_this_connection
         code = session.release(packet_id)
         if self.pending.count > 0:
-            self._context.turn.resume_later(link.resumable)
+            self._context.turn.waiting.until_turn(link.resumable)
         is_ours = session.inbound.count_on_this_connection < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
             link.ack_plain_after_commit(PUBCOMP, packet_id)
@@ -303,10 +303,10 @@ class PublishHandler(BlockedPublisher):
         connection to be resumed."""
         connection = self.link.resumable
         if work >= self._context.turn.work_budget.remaining_units():
-            self._context.turn.resume_later(connection)
+            self._context.turn.waiting.until_turn(connection)
             return True
         if work > 0 and connection is not None and self._context.store_health.is_full():
-            self._context.turn.resume_when_sealed(connection)
+            self._context.turn.waiting.until_sealed(connection)
             return True
         return False
 

@@ -33,7 +33,7 @@ from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.routing.session_registry import Registry
 from penstock.engine.routing.wills import Wills
 from penstock.engine.server.draining import Draining
-from penstock.engine.wire.link import Resumable
+from penstock.engine.waiting import Resumable
 from penstock.protocol import reasons
 
 
@@ -171,22 +171,9 @@ class Server:
             events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
-        """Begin a turn: resume the objects that wait for it, and return them with those that were
-        resumed since the last turn because there was room.
-
-        They may wait for another turn afterwards.
-        """
+        """Begin a turn; see ``Waiting.resume``."""
         self.context.turn.work_budget.begin_turn()
-        resumed = self.context.turn.resumed_next_turn
-        self.context.turn.resumed_next_turn = []
-        for resumable in resumed:
-            resumable.waits_for_turn = False
-            resumable.resume(now)
-        resumed_for_room = self.context.turn.resumed_for_room
-        if resumed_for_room:
-            self.context.turn.resumed_for_room = []
-            resumed.extend(resumed_for_room)
-        return resumed
+        return self.context.turn.waiting.resume(now)
 
     def lowest_needed_offset(self, end: int) -> int:
         """Return the lowest log offset that a session or group still needs; ``end`` if none is

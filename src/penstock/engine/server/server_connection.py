@@ -229,7 +229,7 @@ class ServerConnection(OpeningConnection):
             context.batch.size_bytes + context.turn.unsent_bytes
             >= context.store_health.waiting_bytes_max
         ):
-            context.turn.resume_when_sealed(self)
+            context.turn.waiting.until_sealed(self)
             return True
         return self.must_yield_batch(context)
 
@@ -264,10 +264,11 @@ class ServerConnection(OpeningConnection):
         if self._pending.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # then messages are sent, which the client may acknowledge
             if self._pending.at_hard_limit() or context.store_health.is_failing:
-                context.turn.resume_in_tick(self)  # its queue may be full then: ``_may_make_room``
+                # its queue may be full then: ``_may_make_room``
+                context.turn.waiting.until_tick(self)
             return True
         if context.store_health.is_full():
-            context.turn.resume_when_sealed(self)
+            context.turn.waiting.until_sealed(self)
             return True
         return self.must_yield_batch(context)
 
@@ -288,7 +289,7 @@ class ServerConnection(OpeningConnection):
 
     def wait_for_turn(self) -> None:
         """Arrange for ``resume`` in the next turn."""
-        self._server.context.turn.resume_later(self)
+        self._server.context.turn.waiting.until_turn(self)
 
     def resume(self, now: Now) -> None:
         """Handle waiting messages and packets: there may be room, or a new turn began."""

@@ -173,7 +173,7 @@ class Outbound:
         if link.may_grow(size_bytes):
             return True
         if link.resumable is not None:
-            self._context.turn.resume_in_tick(link.resumable)
+            self._context.turn.waiting.until_tick(link.resumable)
         return False
 
     def _has_memory_for(self, link: Link, message: Message) -> bool:
@@ -215,7 +215,7 @@ class Outbound:
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
             elif link.resumable is not None and not backlog.account.has_room_to_wait():
-                self._context.turn.resume_in_tick(link.resumable)  # memory may be free then
+                self._context.turn.waiting.until_tick(link.resumable)  # memory may be free then
 
     def refill(self, now: Now) -> None:
         """Fill the window: send unacknowledged messages again, then queued messages.
@@ -368,7 +368,7 @@ class Outbound:
             elif delivery.is_finished:
                 del self._retained_deliveries[delivery.topic_filter]
             else:
-                self._context.turn.resume_later(link.resumable)
+                self._context.turn.waiting.until_turn(link.resumable)
                 return
         self._retained_deliveries = None
 

@@ -255,7 +255,7 @@ class Session(StoredState):
         self.transmission.permissions = permissions
         self.backlog.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
-            self._context.turn.resume_later(self.link.resumable)
+            self._context.turn.waiting.until_turn(self.link.resumable)
 
     def detach(self, now: Now) -> None:
         """Detach the connection, which ended, and release message bodies that are in the log."""
@@ -380,7 +380,7 @@ class Session(StoredState):
         gone = unreleased.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
-            self._context.turn.resume_later(self.link.resumable)
+            self._context.turn.waiting.until_turn(self.link.resumable)
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that this session still needs, or -1."""
@@ -444,8 +444,8 @@ class Session(StoredState):
             if forgotten:
                 self.backlog.mark_changed()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
-                if link is not None:
-                    self._context.turn.resume_later(link.resumable)  # there is room to receive
+                if link is not None:  # there is room to receive
+                    self._context.turn.waiting.until_turn(link.resumable)
             self._watch_releases()
         if link is not None and self.transmission.retry(now):
             self.outbound.refill(now)

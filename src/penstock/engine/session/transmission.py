@@ -491,7 +491,7 @@ class Transmission:
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
         if not self._backlog.account.may_fetch(size_bytes):
             if link is not None and link.resumable is not None:
-                self._context.turn.resume_in_tick(link.resumable)
+                self._context.turn.waiting.until_tick(link.resumable)
             return
         self.is_fetching = True
         self.fetching_bytes = size_bytes
@@ -513,7 +513,7 @@ class Transmission:
             return False
         link.resume_when_room()
         if link.resumable is not None and not link.is_full() and not link.is_congested:
-            self._context.turn.resume_in_tick(link.resumable)  # all links together have no room
+            self._context.turn.waiting.until_tick(link.resumable)  # all links together have no room
         return True
 
     def bodies_at_once(self) -> int:

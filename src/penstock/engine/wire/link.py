@@ -46,6 +46,7 @@ from penstock.engine.clock import Now
 from penstock.engine.counters import AllCounters
 from penstock.engine.limits import FREE_BYTES
 from penstock.engine.memory.pool import Pool
+from penstock.engine.waiting import Resumable, Waiting
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.packet_buffer import PacketBuffer
@@ -55,26 +56,15 @@ _PLAIN_BYTES: Final = 4  # size of an acknowledgement without a reason code
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection sets another limit
 
 
-class Resumable:
-    """The port of an object that works in portions: a later turn calls ``resume`` to continue."""
-
-    def __init__(self) -> None:
-        self.waits_for_turn = False
-
-    def resume(self, now: Now) -> None:
-        """Do the next portion."""
-
-
 @final
 class Turn:
-    """The work of one broker's links in this turn of the event loop, and what later turns resume.
-
-    The objects that are resumed are ``Resumable``, usually the connections of links.
-    """
+    """The work of one broker's links in this turn of the event loop, and what waits for later
+    ones."""
 
     def __init__(self) -> None:
         self.counters = AllCounters()
         self.work_budget = WorkBudget()
+        self.waiting = Waiting()
         self.ready: list[Link] = []  # links with bytes to send now
         self.deferring: list[Link] = []  # links with packets that wait for the open batch
         self.closing: list[Link] = []  # links to be closed
@@ -83,61 +73,19 @@ class Turn:
             0  # of all links: in the buffers of sockets whose peers read slowly
         )
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
-        self.resumed_next_turn: list[Resumable] = []  # connections that ``Server.resume`` resumes
-        self.resumed_for_room: list[
-            Resumable
-        ] = []  # connections for which there is room in memory again
         self.awaits_no_commit = False  # the store cannot write: no link that is closed drains
-        self._in_tick: dict[Resumable, None] = {}  # connections to resume at the next tick
-        self._after_seal: list[Resumable] = []  # connections to resume when the batch is sealed
-        self._first_after_seal: list[Resumable] = []  # connections to resume before those
         self.now: Now | None = None  # the shell's reading of its clocks for this turn
-
-    def resume_later(self, resumable: Resumable | None) -> None:
-        """Have ``resumable`` resumed in the next turn."""
-        if resumable is not None and not resumable.waits_for_turn:
-            resumable.waits_for_turn = True
-            self.resumed_next_turn.append(resumable)
-
-    def resume_in_tick(self, resumable: Resumable) -> None:
-        """Have ``resumable`` resumed in the next tick."""
-        self._in_tick[resumable] = None
-
-    def tick(self) -> None:
-        """Have the objects that wait for this tick resumed in the next turn."""
-        if self._in_tick:
-            waiting = self._in_tick
-            self._in_tick = {}
-            for resumable in waiting:
-                self.resume_later(resumable)
-
-    def resume_when_sealed(self, resumable: Resumable) -> None:
-        """Have ``resumable`` resumed when the open batch is sealed."""
-        self._after_seal.append(resumable)
-
-    def resume_first_when_sealed(self, resumable: Resumable) -> None:
-        """Have ``resumable`` resumed when the open batch is sealed, before the others."""
-        self._first_after_seal.append(resumable)
 
     @property
     def waits_for_batch(self) -> bool:
         """Return whether a packet or a ``Resumable`` waits until the open batch is sealed."""
-        return bool(self.deferring or self._after_seal or self._first_after_seal)
+        return len(self.deferring) > 0 or self.waiting.has_seal
 
     def seal_links(self) -> list[DeferredPackets]:
         """Seal the links with deferred packets; return the packets that wait for this batch."""
         sealed = [link.seal() for link in self.deferring]
         self.deferring = []
         return sealed
-
-    def resume_after_seal(self) -> None:
-        """Have the objects that wait for the seal resumed: the open batch was sealed."""
-        if self._after_seal or self._first_after_seal:
-            blocked = self._first_after_seal + self._after_seal
-            self._first_after_seal = []
-            self._after_seal = []
-            for resumable in blocked:
-                self.resume_later(resumable)
 
 
 @final
@@ -551,7 +499,7 @@ class Link:
             self.congested_bytes += size_bytes
         if self._resumes_when_room:
             self._resumes_when_room = False
-            self._turn.resume_later(self.resumable)
+            self._turn.waiting.until_turn(self.resumable)
 
 
 @mypyc_attr(acyclic=True)
