@@ -35,8 +35,9 @@ from penstock import Client
 from penstock.errors import ClientError
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 from penstock.protocol.packets import Publish
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fault_proxy import FaultProxy
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import NothingReceivedError, RawClient

@@ -31,8 +31,9 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect, Packet
 from penstock.protocol.properties import Properties
-from tests.support.broker import Address, Broker, environment
+from tests.support.broker import Address, Broker
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.mosquitto_broker import Mosquitto
 
 SECONDS: Final = float(os.environ.get("PENSTOCK_ATTACK_SECONDS", "1"))

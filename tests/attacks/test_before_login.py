@@ -26,7 +26,7 @@ from tests.attacks.attack import (
     play,
     swallow,
 )
-from tests.support.broker import environment
+from tests.support.environment import environment
 from tests.support.mosquitto_broker import Mosquitto
 
 USER: Final = ("others", "a password of theirs")

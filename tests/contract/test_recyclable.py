@@ -30,7 +30,7 @@ from penstock.store.secondary import LogFollower, StoreNotReady
 from penstock.store.watermark import Watermark, write_watermark
 from tests.contract.test_damage import contents, crash, read_epoch_of, wal
 from tests.contract.test_store import rows
-from tests.support.broker import environment
+from tests.support.environment import environment
 from tests.support.opened_stores import Opened, open_each
 
 ROWS = 3

@@ -15,7 +15,8 @@ from penstock.config.stream import StreamDefinition
 from penstock.store.archive import decode_piece
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import rows
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 
 KILLS = 2  # in a repair

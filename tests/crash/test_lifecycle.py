@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.protocol.kinds import V5, V311
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 another = partial(pytest.param, marks=pytest.mark.torture("one more process with one more mistake"))

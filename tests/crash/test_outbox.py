@@ -21,8 +21,9 @@ import pytest
 
 from penstock import Client
 from penstock.errors import ConfigError, QueueFull, StoreError
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, until, wait_for
+from tests.support.environment import environment
 from tests.support.faulty_client import hit, opened, proxied, url_of, watching
 from tests.support.fixtures import Clients
 from tests.support.outbox_program import accepted

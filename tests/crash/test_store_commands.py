@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from penstock.store.examination import examine
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 another = partial(pytest.param, marks=pytest.mark.torture("one more command that answers the same"))

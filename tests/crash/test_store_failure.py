@@ -8,8 +8,9 @@ from typing import Final
 import pytest
 
 from penstock.protocol.packets import Disconnect, Publish
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 

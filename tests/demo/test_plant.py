@@ -12,8 +12,9 @@ import pytest
 
 from penstock.config.load import load_settings
 from tests.support.admin_http import get
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 
 pytest.importorskip("pyspark", reason="the extra spark is not installed")

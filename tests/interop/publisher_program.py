@@ -22,8 +22,9 @@ from typing import Final, final
 import pytest
 
 from tests.interop.mqttjs import install
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 
 WINDOW: Final = 20
 _ENDS_S: Final = 2 * DEADLINE_S  # for what is under way; paho C looks again every few seconds

@@ -25,8 +25,9 @@ from penstock.services.child_process import SILENT_S_MAX, SUSPECT_S
 from penstock.stream.client import StreamClient
 from tests.support.admin_http import get
 from tests.support.bridged import with_bridges
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.metric_names import exposed_names, process_names
 

@@ -15,8 +15,8 @@ import pytest
 from penstock.control.metric_families import FAMILIES
 from penstock.protocol.kinds import V5
 from tests.support import nats_cluster
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.members import COMMAND_S, START_S, MemberBroker, Members, problems_of
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient

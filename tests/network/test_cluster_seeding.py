@@ -21,8 +21,8 @@ from penstock.store.database import STORE_DIRECTORY
 from penstock.store.replacing import READY_COPY, REPLACED_STORE, UNFINISHED_COPY
 from penstock.stream.seeds import SEEDS_DIRECTORY
 from tests.support import nats_cluster
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.members import COMMAND_S, MemberBroker, Members, level_contents
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient

@@ -25,9 +25,9 @@ from penstock.errors import StoreFailed
 from penstock.services import nats_server
 from penstock.services.nats_server import ASIDE_MAX, NatsServer
 from tests.support import left_behind
-from tests.support.broker import environment
 from tests.support.cluster_directories import cluster_directories, needs_nats_server, settings_of
 from tests.support.deadline import DEADLINE_S, until, wait_for
+from tests.support.environment import environment
 from tests.support.wall_clock import needs_the_kernels_clock
 
 pytestmark = needs_nats_server

@@ -9,8 +9,8 @@ from pathlib import Path
 from penstock.stream.client import StreamClient
 from tests.contract.test_examination import END, flip, with_incompressible_chunks
 from tests.network.test_admin import SETTINGS, scrape, value
-from tests.support.broker import environment
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import running_broker
 from tests.unit.cli.test_skip_damaged import HIDDEN
 

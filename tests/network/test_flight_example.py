@@ -12,8 +12,9 @@ import pytest
 
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import Credentials
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "log_commands.md"

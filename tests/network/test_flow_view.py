@@ -11,8 +11,9 @@ import pytest
 
 from penstock.protocol.packets import Puback
 from penstock.protocol.properties import Properties
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from penstock.protocol.kinds import V311
 from penstock.store.permissions import warn_of_world_readable
-from tests.support.broker import SERVE, environment
+from tests.support.broker import SERVE
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 

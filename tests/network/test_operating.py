@@ -15,8 +15,9 @@ from penstock.control.admin_requests import ListSessions, Page
 from penstock.control.client import BrokerUnreachable, ask
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 
 

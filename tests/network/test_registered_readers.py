@@ -14,8 +14,9 @@ from penstock.control.client import REQUEST_BYTES_MAX
 from penstock.control.reader_requests import Lease, ReaderState
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.stream.client import StreamClient, StreamUnavailable
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 from tests.support.raw_client import RawClient
 

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from penstock.cli.completion import HARMLESS, SCRIPTS, Shell
 from penstock.cli.main import app
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 BASH = """

@@ -17,8 +17,9 @@ import pytest
 
 from penstock.config.load import load_settings
 from penstock.protocol.packets import Publish
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 ROOT: Final = Path(__file__).resolve().parents[2]

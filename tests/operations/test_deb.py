@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from penstock.version import __version__
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.laid_over import LAY_OVER, NO_OVERLAYS, missing
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.broker import environment
+from tests.support.environment import environment
 from tests.support.laid_over import LAY_OVER, NO_OVERLAYS, missing
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -23,8 +23,8 @@ import typer
 
 from penstock.cli.main import app
 from tests.support import left_behind
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 from tests.support.laid_over import LAY_OVER, NO_OVERLAYS, missing
 from tests.support.notify_socket import NotifySocket
 

@@ -14,8 +14,9 @@ import pytest
 
 from penstock.config.load import load_settings
 from tests.operations.confined import NOT_SUPPORTED
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -27,8 +27,9 @@ from penstock.protocol.kinds import V311
 from penstock.protocol.packets import Connack, Connect, Publish, Pubrec, Pubrel, Will
 from penstock.protocol.properties import Properties
 from penstock.stream.client import StreamClient
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.fixtures import Clients
 from tests.support.raw_client import RawClient
 

@@ -19,7 +19,8 @@ import penstock
 from penstock.spark.java import find_java_home
 from tests.spark.conftest import TIMEOUT_S
 from tests.support import left_behind
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative_pipeline"

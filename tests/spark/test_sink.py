@@ -23,7 +23,8 @@ from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import PublishBatchRequest, StageRowsRequest
 from penstock.stream.rows import PUBLISH_SCHEMA, STREAM_SCHEMA
 from tests.spark.waiting import run_available, wait_until
-from tests.support.broker import Broker, environment
+from tests.support.broker import Broker
+from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.staged import staged_files
 

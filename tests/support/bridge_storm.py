@@ -25,8 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
+from tests.support.environment import environment
 from tests.support.namespaces import FAR, NEAR, Link
 from tests.support.outbox_publisher import AT_LEAST_ONCE, ONCE
 from tests.support.recording_subscriber import READY

@@ -12,53 +12,25 @@ traceback in the broker's log fails the test, whatever else it checked. Nothing 
 the test run is killed (``left_behind``).
 """
 
-import atexit
 import contextlib
 import os
 import selectors
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Final, final
 
 from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
+from tests.support.processes import PENSTOCK, Process, start_process
 
 READY_WORD: Final = "penstock ready"
-SERVE: Final = (sys.executable, "-m", "penstock", "serve")
+SERVE: Final = (*PENSTOCK, "serve")
 
 Address = tuple[str, int]
-
-
-@cache
-def _bytecode() -> str:
-    """Where the brokers of this run keep their bytecode, if not beside the source."""
-    directory = tempfile.TemporaryDirectory(prefix="penstock-bytecode-")
-    atexit.register(directory.cleanup)
-    return directory.name
-
-
-def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
-    """The environment of a Penstock under test: ``settings`` ("group.name") and no others.
-
-    Where Python writes no bytecode, each start would compile all source anew, which takes three
-    times as long as the rest of it: so bytecode is kept elsewhere for as long as the tests run.
-    """
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    if "PYTHONPATH" in clean:
-        paths = clean["PYTHONPATH"].split(os.pathsep)
-        clean["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in paths)
-    if clean.pop("PYTHONDONTWRITEBYTECODE", ""):
-        clean["PYTHONPYCACHEPREFIX"] = _bytecode()
-    for setting, value in (settings or {}).items():
-        clean[f"PENSTOCK_{setting.replace('.', '__')}".upper()] = str(value)
-    return clean
 
 
 @final
@@ -93,7 +65,8 @@ class Broker:
         self.command = tuple(command)
         chosen: dict[str, object] = {"stream.enabled": str(stream).lower(), "log.level": "debug"}
         self._environment = environment(chosen | dict(settings or {}))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
+        self._output = -1  # where it says that it is ready; open while it runs
         self._groups: list[int] = []
         self._held: list[ReservedPort] = []
 
@@ -112,7 +85,7 @@ class Broker:
         return self.address[1]
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         """The process of the present start."""
         assert self._process is not None, "the broker was not started"
         return self._process
@@ -133,14 +106,10 @@ class Broker:
             _text(self.stream_address),
         ]
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-            )
+            self._close_output()  # of a start that ended by itself
+            self._output, told = os.pipe()
+            self._process = start_process(command, self._environment, told, log.fileno())
+            os.close(told)
         self._groups.append(self._process.pid)
         left_behind.watch(self._process.pid)
         words = self._ready_line().split()
@@ -201,22 +170,24 @@ class Broker:
 
     def _ended(self) -> int:
         code = self.process.wait(DEADLINE_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        self._close_output()
         return code
 
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+
     def _ready_line(self) -> str:
-        output = self.process.stdout
-        assert output is not None
         said = b""
         ends_s = time.monotonic() + DEADLINE_S
         with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
+            selector.register(self._output, selectors.EVENT_READ)
             while not said.endswith(b"\n"):
                 left_s = ends_s - time.monotonic()
                 readable = selector.select(max(0.0, left_s))
                 assert readable, f"not ready after {DEADLINE_S:g} s:\n{self.log()}"
-                piece = os.read(output.fileno(), 4096)
+                piece = os.read(self._output, 4096)
                 assert piece, f"the broker ended before it was ready:\n{self.log()}"
                 said += piece
         line = said.decode()

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from tests.support import left_behind
-from tests.support.broker import environment
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.machines import Machines
 from tests.support.process_tree import alive, descendants, kill
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import final
 
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 
 
 @final

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.broker import environment
+from tests.support.environment import environment
 
 _DOCUMENTS: Final = Path(__file__).resolve().parents[2] / "docs"
 _NETWORK: Final = ("unshare", "--map-root-user", "--net")

@@ -27,9 +27,11 @@ from penstock.errors import PenstockError
 from penstock.store.database import open_database
 from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
-from tests.support.broker import SERVE, Address, address_of, environment, processes_of
+from tests.support.broker import SERVE, Address, address_of, processes_of
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.environment import environment
 from tests.support.networks import LOOPBACK, Place
+from tests.support.processes import Process, start_process
 
 NAMES: Final = ("a", "b", "c")
 SLOW: Final = "an append to the cluster's log takes"
@@ -73,7 +75,7 @@ class MemberBroker:
         self.address: Address = (place.host, self._held[0].port)
         self.stream_address: Address = (place.host, self._held[1].port)
         self._environment = environment({"cluster.node": name, **settings})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._groups: list[int] = []
         self._role = ""  # as its output says up to here:
         self._read_bytes = 0
@@ -83,7 +85,7 @@ class MemberBroker:
         self._environment[name] = value
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         """The process of the present start."""
         assert self._process is not None, "the member was not started"
         return self._process
@@ -104,14 +106,8 @@ class MemberBroker:
         with self._output.open("ab") as output:
             output.write(_START + b"\n")
             output.flush()
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
+            told = output.fileno()
+            self._process = start_process(command, self._environment, told, told)
         self._groups.append(self._process.pid)
         left_behind.watch(self._process.pid)
 

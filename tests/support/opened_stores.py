@@ -15,8 +15,8 @@ from pathlib import Path
 
 from penstock.errors import StoreError
 from penstock.store.rocks import RocksStore
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 
 
 @dataclass(frozen=True, slots=True)

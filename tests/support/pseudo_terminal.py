@@ -8,8 +8,8 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.environment import environment
 
 HOSTILE: Final = "a\x1b[2J\x1b]0;owned\x07\x9b31m\x85[bold]\u202eb"
 """Erases the screen, renames the window, colours in C1, begins a line, and turns text around."""

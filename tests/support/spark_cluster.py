@@ -23,8 +23,8 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock.spark.java import find_java_home
 from penstock.transport.reserved_port import ReservedPort
-from tests.support.broker import environment
 from tests.support.deadline import wait_for
+from tests.support.environment import environment
 from tests.support.process_tree import kill_session
 
 WORKERS: Final = 2

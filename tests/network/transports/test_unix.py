@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import SERVE, Broker, environment
+from tests.support.broker import SERVE, Broker
 from tests.support.deadline import DEADLINE_S
 from tests.support.dial import dial
+from tests.support.environment import environment
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import RawClient
 
