@@ -4,6 +4,7 @@ SIGKILL leaves the page cache alone, so these tests show that everything is writ
 was synced; that is ``test_sync_before_acknowledgement``.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,20 @@ def let_commit(clients: Clients, broker: Broker) -> None:
     A client's own acknowledgements are answered by nothing, so a kill could come before theirs.
     """
     clients.join(broker, "barrier").publish("elsewhere", b"", 1)
+
+
+def test_a_broker_that_delivers_what_it_stored_has_not_loaded_pandas(
+    own_broker: Broker, clients: Clients
+) -> None:
+    """Arrow loads it, where it is installed, to make an array of a list: a third of a start."""
+    assert find_spec("pandas")
+    subscriber = come(clients, own_broker, "s")
+    subscriber.subscribe("a")
+    subscriber.disconnect()
+    clients.join(own_broker, "p").publish("a", b"1", 1)
+    own_broker.restart()
+    assert come(clients, own_broker, "s", present=True).take().payload == b"1"
+    assert "/pandas/" not in Path(f"/proc/{own_broker.process.pid}/maps").read_text()
 
 
 @pytest.mark.parametrize("version", [V5, OLDER])

@@ -90,6 +90,5 @@ if __name__ == "__main__":
     del sys.path[0]  # the directory of this file, which has no modules of Penstock
     for module in PRELOADED:
         importlib.import_module(module)
-    importlib.import_module("penstock.store.log").warm_up_arrow()
     sys.argv[1:] = serve(socket.socket(fileno=int(sys.argv[1])))
     importlib.import_module("penstock.cli.main").main()

@@ -11,7 +11,6 @@ from penstock.config.settings import Settings
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.services.garbage import freezing
 from penstock.store.database import Database
-from penstock.store.log import warm_up_arrow
 from penstock.store.preparing import StoredSessionsMirror
 
 _PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscriptions")})
@@ -32,8 +31,7 @@ class StandbySessions:
         self._mirror: StoredSessionsMirror | None = None
 
     def load_view(self, database: Database) -> None:
-        """Prepare all sessions of the view, and load Arrow, for which a takeover would wait too."""
-        warm_up_arrow()
+        """Prepare all sessions of the view."""
         self._mirror = None
         self._prepared_for = self.settings
         mirror = StoredSessionsMirror(prepared_sessions(self._prepared_for))

@@ -58,7 +58,7 @@ class Decoys:
     def __init__(self, lines: Iterable[str], secret: bytes) -> None:
         self._secret = secret
         shapes = sorted({_shape(line) for line in lines})
-        self._shapes = shapes or [_shape(passwords.password_line("decoy"))]
+        self._shapes = shapes or [_shape(passwords.blank_line())]
         self._scram_shapes = [shape for shape in shapes if shape.kind == scram.LINE_PREFIX]
 
     def line(self, name: str) -> str:
@@ -67,7 +67,7 @@ class Decoys:
         shape = self._shape_for(name, self._shapes)
         salt = base64.b64encode(self._salt(name, shape)).decode()
         if shape.kind == passwords.ARGON2:
-            digest = "A" * _unpadded_length(shape.hash_bytes)
+            digest = "A" * passwords.unpadded_length(shape.hash_bytes)
             return f"$argon2id$v=19${shape.costs}${salt.rstrip('=')}${digest}"
         if shape.kind == scram.LINE_PREFIX:
             return scram.line_of(self._keys(name, shape))
@@ -115,8 +115,3 @@ def _shape(line: str) -> _Shape:
         return _Shape(passwords.PBKDF2, iterations, len(base64.b64decode(salt)))
     _, _, salt, _ = line.split("$")
     return _Shape(passwords.SHA512, "", len(base64.b64decode(salt)))
-
-
-def _unpadded_length(size_bytes: int) -> int:
-    """Return the length of ``size_bytes`` bytes in base64 without padding, in characters."""
-    return (size_bytes * 4 + 2) // 3

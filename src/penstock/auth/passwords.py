@@ -45,6 +45,18 @@ def password_line(password: str) -> str:
     return _hasher.hash(password)
 
 
+def blank_line() -> str:
+    """Return a line with the parameters of ``password_line`` that no password matches, unhashed."""
+    costs = f"m={_hasher.memory_cost},t={_hasher.time_cost},p={_hasher.parallelism}"
+    salt, digest = ("A" * unpadded_length(size) for size in (_hasher.salt_len, _hasher.hash_len))
+    return f"$argon2id$v={ARGON2_VERSION}${costs}${salt}${digest}"
+
+
+def unpadded_length(size_bytes: int) -> int:
+    """Return the length of ``size_bytes`` bytes in base64 without padding, in characters."""
+    return (size_bytes * 4 + 2) // 3
+
+
 def name_mistake(name: str) -> str:
     """Return a clause about the mistake in a user name of the password file; empty if it is
     valid."""

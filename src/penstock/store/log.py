@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from io import BytesIO
 
 import pyarrow as pa
 
-from penstock.engine.batch.log_columns import Columns, columns_of
+from penstock.engine.batch.log_columns import Columns
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
-from penstock.store.chunk import decode_chunk, encode_chunk
+from penstock.store.chunk import encode_chunk
 from penstock.store.parts import PART_BYTES
 
 
@@ -50,7 +51,8 @@ def messages_from_chunk(
     payloads = batch.column("payload")
     is_large = payloads.buffers()[2].size >= PART_BYTES
     columns = batch.drop_columns("payload") if is_large else batch
-    table = columns.take(pa.array(rows, type=pa.int64())).to_pylist()
+    indices = pa.py_buffer(array("q", rows))  # pa.array(rows) would load pandas, if it is installed
+    table = columns.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, indices])).to_pylist()
     return [
         Message(
             values["topic"],
@@ -81,12 +83,3 @@ def _payload(payloads: pa.Array, row: int) -> bytes:
     for at in range(first, end, PART_BYTES):
         copy.write(values[at : min(at + PART_BYTES, end)])
     return copy.getvalue()
-
-
-def warm_up_arrow() -> None:
-    """Encode and decode a chunk, so that Arrow loads its modules before the first message arrives.
-
-    Loading takes a quarter of a second, which would delay the first acknowledgement.
-    """
-    chunk = b"".join(chunk_from_columns(columns_of([Message("warm-up", b"")])))
-    messages_from_chunk(decode_chunk(chunk), 0, [0], Leads([]))

@@ -86,7 +86,7 @@ from penstock.store.identity import (
     read_lineage,
 )
 from penstock.store.large_retained import LargeRetained
-from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_arrow
+from penstock.store.log import chunk_from_columns, messages_from_chunk
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.mark import Mark, Verdict
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
@@ -170,7 +170,6 @@ class RocksStore:
         except BaseException:
             self._database.close()
             raise
-        warm_up_arrow()
 
     def _initialize(self) -> None:
         data_dir = self._data_dir

@@ -6,11 +6,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from argon2 import PasswordHasher, Type
+from argon2 import PasswordHasher, Type, extract_parameters
 
 from penstock.auth import scram
 from penstock.auth.files import load_user_files, read_passwords, write_passwords
-from penstock.auth.passwords import Users, mistake_in, password_line, verify
+from penstock.auth.passwords import Users, blank_line, mistake_in, password_line, verify
 from penstock.errors import ConfigError
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -62,6 +62,14 @@ def test_the_line_penstock_writes_is_argon2id_with_a_new_salt() -> None:
     assert first.startswith("$argon2id$v=19$")
     assert first != second
     assert mistake_in(first) == ""
+
+
+def test_a_blank_line_has_the_parameters_of_a_new_one_and_matches_nothing() -> None:
+    new, blank = password_line(""), blank_line()
+    assert mistake_in(blank) == ""
+    assert extract_parameters(blank) == extract_parameters(new)
+    assert [len(part) for part in blank.split("$")] == [len(part) for part in new.split("$")]
+    assert not verify(blank, b"x")
 
 
 @pytest.mark.parametrize(
