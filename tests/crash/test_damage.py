@@ -18,18 +18,9 @@ from tests.contract.test_store import rows
 from tests.support.broker import Broker
 from tests.support.environment import environment
 from tests.support.fixtures import Clients
+from tests.support.processes import run_penstock
 
 KILLS = 2  # in a repair
-
-
-def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def test_refused_until_the_loss_is_accepted(own_broker: Broker, clients: Clients) -> None:
@@ -43,7 +34,7 @@ def test_refused_until_the_loss_is_accepted(own_broker: Broker, clients: Clients
     data_dir = str(own_broker.data_dir)
     flip_a_byte(own_broker.data_dir)
 
-    refused = penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir)
+    refused = run_penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir)
     assert refused.returncode == 1
     said = refused.stderr.splitlines()[-1]
     assert "acknowledged messages, those with the offsets" in said
@@ -51,7 +42,7 @@ def test_refused_until_the_loss_is_accepted(own_broker: Broker, clients: Clients
     assert f"'penstock store repair --data-dir {data_dir}'" in said
     assert "Traceback" not in refused.stderr
 
-    accepted = penstock("store", "repair", "--data-dir", data_dir)
+    accepted = run_penstock("store", "repair", "--data-dir", data_dir)
     assert accepted.returncode == 0, accepted.stderr
     given_up = offsets_given_up(accepted.stdout)
     assert given_up
@@ -75,13 +66,13 @@ def offsets_given_up(said: str) -> set[int]:
 
 
 def test_a_store_in_use_is_not_repaired(own_broker: Broker) -> None:
-    answer = penstock("store", "repair", "--data-dir", str(own_broker.data_dir))
+    answer = run_penstock("store", "repair", "--data-dir", str(own_broker.data_dir))
     assert answer.returncode == 2
     assert "in use by another process" in answer.stderr
 
 
 def test_where_there_is_no_store(tmp_path: Path) -> None:
-    answer = penstock("store", "repair", "--data-dir", str(tmp_path / "none"))
+    answer = run_penstock("store", "repair", "--data-dir", str(tmp_path / "none"))
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"penstock: there is no store in {tmp_path / 'none'}; name ")
 
@@ -99,25 +90,25 @@ def test_a_store_with_a_broken_file_is_refused_checked_and_repaired(
     data_dir = str(own_broker.data_dir)
     (own_broker.data_dir / "store" / "CURRENT").unlink()
 
-    refused = penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir)
+    refused = run_penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir)
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1] == (
         f"penstock: the store in {data_dir} is damaged: its file CURRENT is missing; see with"
         f" 'penstock store check --data-dir {data_dir}' what is lost, then run 'penstock store"
         f" repair --data-dir {data_dir}' to go on with the rest, or restore a backup"
     )
-    checked = penstock("store", "check", "--data-dir", data_dir)
+    checked = run_penstock("store", "check", "--data-dir", data_dir)
     assert checked.returncode == 1
     assert checked.stdout.splitlines()[0] == "its file CURRENT is missing"
     assert f"run 'penstock store repair --data-dir {data_dir}'" in checked.stdout.splitlines()[-1]
-    dry_run = penstock("store", "repair", "--dry-run", "--data-dir", data_dir)
+    dry_run = run_penstock("store", "repair", "--dry-run", "--data-dir", data_dir)
     assert dry_run.returncode == 0
     assert "was left as it is; without --dry-run it is repaired" in dry_run.stdout
-    repaired = penstock("store", "repair", "--data-dir", data_dir)
+    repaired = run_penstock("store", "repair", "--data-dir", data_dir)
     assert repaired.returncode == 0, repaired.stderr
     assert "the log has lost nothing" in repaired.stdout
     assert "the damaged store is kept as" in repaired.stdout
-    assert "is whole" in penstock("store", "check", "--data-dir", data_dir).stdout
+    assert "is whole" in run_penstock("store", "check", "--data-dir", data_dir).stdout
 
     own_broker.start()
     again = clients.join(own_broker, "s", clean_start=False, expiry_s=3600, present=True)
@@ -164,10 +155,10 @@ def test_a_repair_may_be_killed_at_any_moment(tmp_path: Path) -> None:
                 process.kill()
                 process.wait()
                 kills += 1
-        done = penstock("store", "repair", "--data-dir", str(data_dir))
+        done = run_penstock("store", "repair", "--data-dir", str(data_dir))
         assert done.returncode == 0, done.stderr
         assert what_is_in(data_dir, stream) == expected
-        assert "is whole" in penstock("store", "check", "--data-dir", str(data_dir)).stdout
+        assert "is whole" in run_penstock("store", "check", "--data-dir", str(data_dir)).stdout
         shutil.rmtree(data_dir)
 
 

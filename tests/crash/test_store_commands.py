@@ -4,8 +4,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -15,24 +13,14 @@ import pytest
 from penstock.store.examination import examine
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
-from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
+from tests.support.processes import run_penstock
 
 another = partial(pytest.param, marks=pytest.mark.torture("one more command that answers the same"))
 
 
-def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 def said(*arguments: str) -> str:
-    answer = penstock(*arguments)
+    answer = run_penstock(*arguments)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
@@ -92,13 +80,13 @@ def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
 def test_what_a_running_broker_keeps_to_itself(own_broker: Broker) -> None:
     data_dir = str(own_broker.data_dir)
     for command in ("check", "inspect", "compact", "repair"):
-        answer = penstock("store", command, "--data-dir", data_dir)
+        answer = run_penstock("store", command, "--data-dir", data_dir)
         assert answer.returncode == 2, answer
         assert "in use by another process" in answer.stderr
 
 
 def test_a_broker_says_why_it_cannot_write_a_backup(own_broker: Broker, tmp_path: Path) -> None:
-    answer = penstock("store", "backup", str(tmp_path), "--data-dir", str(own_broker.data_dir))
+    answer = run_penstock("store", "backup", str(tmp_path), "--data-dir", str(own_broker.data_dir))
     assert answer.returncode == 1
     assert answer.stderr == f"penstock: {tmp_path} exists already; name a directory that does not\n"
 
@@ -117,7 +105,7 @@ def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
             "store", "backup", str(tmp_path / "b"), "--data-dir", data_dir
         )
         assert open_to_others(tmp_path / "b") == []
-        refused = penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "b"))
+        refused = run_penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "b"))
         assert refused.returncode == 2
         assert "is a backup; make a store of it" in refused.stderr
         broker.start()
@@ -128,7 +116,7 @@ def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
 )
 def test_where_there_is_no_store(tmp_path: Path, command: str) -> None:
     arguments = [str(tmp_path / "b")] if command == "backup" else []
-    answer = penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
+    answer = run_penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"penstock: there is no store in {tmp_path / 'none'}; name ")
     assert list(tmp_path.iterdir()) == []

@@ -16,9 +16,9 @@ from penstock.control.metric_families import FAMILIES
 from penstock.protocol.kinds import V5
 from tests.support import nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.environment import environment
 from tests.support.members import COMMAND_S, START_S, MemberBroker, Members, problems_of
 from tests.support.nats_cluster import NatsCluster
+from tests.support.processes import run_penstock
 from tests.support.raw_client import RawClient
 
 pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]
@@ -44,14 +44,8 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 def run(member: MemberBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The result of `penstock cluster …` on the machine of ``member``."""
-    command = [sys.executable, "-m", "penstock", "cluster", *arguments]
-    return subprocess.run(
-        [*command, "--data-dir", str(member.data_dir)],
-        env=environment({}),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S,
-        check=False,
+    return run_penstock(
+        "cluster", *arguments, "--data-dir", str(member.data_dir), within_s=COMMAND_S
     )
 
 

@@ -3,7 +3,6 @@
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from penstock.protocol.packets import Puback
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
-from tests.support.environment import environment
 from tests.support.fixtures import Clients
+from tests.support.processes import run_penstock
 
 
 @pytest.fixture
@@ -29,13 +28,7 @@ def telling_broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def penstock_flow(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", "flow", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment(),
-    )
+    return run_penstock("flow", *arguments)
 
 
 def address(broker: Broker) -> str:

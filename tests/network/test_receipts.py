@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from penstock.stream.credentials import Credentials
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
+from tests.support.processes import run_penstock
 from tests.support.raw_client import RawClient
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -288,13 +288,7 @@ def test_how_far_tables_are_is_told_and_outlasts_a_crash(
     end = stream.offsets("messages").latest
 
     def command(*given: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "penstock", "stream", *given, *reaching],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return run_penstock("stream", *given, *reaching)
 
     found = json.loads(command("tables", "--json").stdout)
     assert (found["table"], found["offset"], found["lag_messages"]) == ("/data/a b", 1, end - 1)

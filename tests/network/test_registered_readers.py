@@ -18,6 +18,7 @@ from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.environment import environment
 from tests.support.fixtures import Clients
+from tests.support.processes import run_penstock
 from tests.support.raw_client import RawClient
 
 PAYLOAD = b"x" * 10_000
@@ -200,13 +201,7 @@ def test_it_is_told_below_sys_and_on_the_command_line(
 
     def command(*words: str) -> subprocess.CompletedProcess[str]:
         host, port = broker.stream_address
-        return subprocess.run(
-            [sys.executable, "-m", "penstock", "stream", *words, "--server", f"{host}:{port}"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return run_penstock("stream", *words, "--server", f"{host}:{port}")
 
     lines = command("readers").stdout.splitlines()
     assert lines[0].split()[:3] == ["group", "reads", "offset"]

@@ -12,6 +12,7 @@ from typing import final
 
 from tests.support.deadline import DEADLINE_S
 from tests.support.environment import environment
+from tests.support.processes import run_penstock
 
 
 @final
@@ -97,5 +98,8 @@ def running(*arguments: str, keeps_input: bool = False) -> Iterator[Command]:
 
 def run(*arguments: str, said: bytes | None = None) -> tuple[int, bytes, bytes]:
     """Run a command to its end: exit code, standard output, standard error."""
-    with running(*arguments, keeps_input=said is not None) as command:
-        return command.finish(said)
+    ended = run_penstock(*arguments, said=said or b"")
+    output, errors = (
+        text.encode(errors="surrogateescape") for text in (ended.stdout, ended.stderr)
+    )
+    return ended.returncode, output, errors

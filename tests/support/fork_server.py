@@ -1,8 +1,8 @@
 """The program that starts Penstock quickly: it has imported its modules, and forks.
 
 It is started by ``tests.support.processes``, which says why. A request is a message on a socket: a
-JSON document with ``arguments``, ``environment`` and ``cwd``, and three descriptors: standard
-output, standard error, and a socket for what is known of the process, its number first and its exit
+JSON document with ``arguments``, ``environment`` and ``cwd``, and four descriptors: standard input,
+output and error, and a socket for what is known of the process, its number first and its exit
 status at its end. The program ends when the other end of its socket is closed.
 """
 
@@ -43,10 +43,10 @@ def serve(control: socket.socket) -> list[str]:
                     selector.unregister(key.fd)
                     tell_end(key.fd, *running.pop(key.fd))
                     continue
-                request, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 3)
+                request, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 4)
                 if not request:
                     sys.exit()
-                output, errors, said = descriptors
+                *standard, said = descriptors
                 assert other_threads() <= SURVIVE, "an imported module began a thread"
                 pid = os.fork()
                 if pid == 0:
@@ -55,9 +55,9 @@ def serve(control: socket.socket) -> list[str]:
                         os.close(process)
                         status.close()
                     os.close(said)
-                    return become(json.loads(request), output, errors)
-                os.close(output)
-                os.close(errors)
+                    return become(json.loads(request), standard)
+                for descriptor in standard:
+                    os.close(descriptor)
                 status = socket.socket(fileno=said)
                 status.send(str(pid).encode())
                 process = os.pidfd_open(pid)
@@ -73,10 +73,10 @@ def tell_end(process: int, pid: int, status: socket.socket) -> None:
         status.send(str(code).encode())
 
 
-def become(request: dict[str, Any], output: int, errors: int) -> list[str]:
+def become(request: dict[str, Any], standard: list[int]) -> list[str]:
     """Make the forked process the one that is asked for; return its arguments."""
     os.setsid()
-    for descriptor, own in ((output, 1), (errors, 2)):
+    for own, descriptor in enumerate(standard):
         os.dup2(descriptor, own)
         os.close(descriptor)
     os.environ.clear()

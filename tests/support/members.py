@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
@@ -31,7 +30,7 @@ from tests.support.broker import SERVE, Address, address_of, processes_of
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.environment import environment
 from tests.support.networks import LOOPBACK, Place
-from tests.support.processes import Process, start_process
+from tests.support.processes import Process, run_penstock, start_process
 
 NAMES: Final = ("a", "b", "c")
 SLOW: Final = "an append to the cluster's log takes"
@@ -177,13 +176,12 @@ class MemberBroker:
         ``names_data`` is whether the command is told the data directory.
         """
         data = ("--data-dir", str(self.data_dir)) if names_data else ()
-        return subprocess.run(
-            [*self._place.command, sys.executable, "-m", "penstock", *arguments, *data],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            check=False,
+        return run_penstock(
+            *arguments,
+            *data,
+            variables=self._environment,
+            before=self._place.command,
+            within_s=COMMAND_S,
         )
 
     def close(self) -> None:

@@ -22,15 +22,18 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final, TypeAlias, final
 
 from tests.support import fork_server
+from tests.support.deadline import DEADLINE_S
 from tests.support.environment import environment
 
 PENSTOCK: Final = (sys.executable, "-m", "penstock")
@@ -79,20 +82,28 @@ Process: TypeAlias = "ForkedProcess | subprocess.Popen[bytes]"
 
 
 def start_process(
-    command: Sequence[str], variables: Mapping[str, str], output: int, errors: int
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    output: int,
+    errors: int,
+    given: int | None = None,
 ) -> Process:
-    """Start a command that has no input and leads a session; return its process.
+    """Start a command as the leader of a session; return its process.
 
     Args:
         command: program and arguments.
         variables: its whole environment.
         output: descriptor of its standard output.
         errors: descriptor of its standard error.
+        given: descriptor of its standard input; None: it is empty.
     """
+    if given is None:
+        with Path(os.devnull).open("rb") as nothing:
+            return start_process(command, variables, output, errors, nothing.fileno())
     if not (_FORKS and tuple(command[:3]) == PENSTOCK and _is_read_later(variables)):
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=errors,
             env=variables,
@@ -105,9 +116,48 @@ def start_process(
     }
     status, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with other:
-        descriptors = (output, errors, other.fileno())
+        descriptors = (given, output, errors, other.fileno())
         socket.send_fds(_fork_server(), [json.dumps(request).encode()], descriptors)
     return ForkedProcess(status)
+
+
+def run_penstock(
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+    said: bytes = b"",
+    before: Sequence[str] = (),
+    within_s: float = DEADLINE_S,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``penstock`` to its end; return its exit status, output and errors (what is no UTF-8 in
+    them is escaped by surrogates).
+
+    Args:
+        arguments: after ``penstock``.
+        variables: its whole environment; that of the tests by default.
+        said: its standard input.
+        before: a program that runs it.
+        within_s: seconds after which it is ended, and the test fails.
+    """
+    command = (*before, *PENSTOCK, *arguments)
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(said)
+        given.seek(0)
+        process = start_process(
+            command,
+            environment() if variables is None else variables,
+            output.fileno(),
+            errors.fileno(),
+            given.fileno(),
+        )
+        try:
+            code = process.wait(within_s)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        errors.seek(0)
+        texts = (file.read().decode(errors="surrogateescape") for file in (output, errors))
+        return subprocess.CompletedProcess(command, code, *texts)
 
 
 def _is_read_later(variables: Mapping[str, str]) -> bool:
