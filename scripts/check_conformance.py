@@ -4,7 +4,7 @@
 
     conformance/*.toml ─ statements ─┐
                                      ├─▶ complaints, docs/conformance.md
-    tests/**/*.py ────── citations ──┘
+    tests/**/*.py, vectors/*.toml ───┘
 
 A test cites a statement in its docstring or in the id of a case (a pytest.param, a wire vector):
 
@@ -30,6 +30,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCUMENT: Final = "docs/conformance.md"
+VECTORS: Final = "tests/vectors"
 NO_MQTT_HERE: Final = "tests/unit/scripts"  # the tests of this file cite to try it out
 
 CITATION: Final = re.compile(
@@ -142,6 +143,13 @@ def read_proofs(root: Path) -> dict[str, list[Proof]]:
             for citation in citations(text):
                 case = owner or CITATION.sub("", text).strip(" ,:;\n") or path.stem
                 found.setdefault(citation, set()).add(Proof(name, case, wanting))
+    for path in sorted((root / VECTORS).glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        for text in (vector.get("name", "") for table in tables.values() for vector in table):
+            for citation in citations(text):
+                case = CITATION.sub("", text).strip(" ,")
+                proof = Proof(path.relative_to(root).as_posix(), case, False)
+                found.setdefault(citation, set()).add(proof)
     return {citation: sorted(proofs) for citation, proofs in found.items()}
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from tests.fuzz.harness import VERSIONS
-from tests.unit.protocol.test_vectors import _MODULES
-from tests.vectors import CLIENT, Mistake, Valid
+from tests.vectors import CLIENT, VECTORS, Mistake, Valid
 
 
 def _vectors() -> list[tuple[Valid | Mistake, int]]:
     return [
         (vector, version)
-        for module in _MODULES
-        for vector in (*module.VALID, *module.MISTAKES)
+        for vector in VECTORS
         for version in vector.versions
         if len(vector.data) < 1000
     ]

@@ -1,42 +1,29 @@
 """Every vector whole, byte by byte, with data behind it, and written back."""
 
+from collections.abc import Sequence
+
 import pytest
+from _pytest.mark import ParameterSet
 
 from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Packet, Pingreq, Pingresp
-from tests.vectors import (
-    CLIENT,
-    Mistake,
-    Valid,
-    acknowledgements,
-    connack,
-    connect,
-    publish,
-    session,
-    subscribe,
-)
+from tests import vectors
+from tests.vectors import CLIENT, Mistake, Valid
 
-_MODULES = (connect, connack, publish, acknowledgements, subscribe, session)
-VALID = [
-    pytest.param(vector, version, id=f"v{version} {vector.name}")
-    for module in _MODULES
-    for vector in module.VALID
-    for version in vector.versions
-]
-_ALL_MISTAKES = [
-    (vector, version)
-    for module in _MODULES
-    for vector in module.MISTAKES
-    for version in vector.versions
-]
-MISTAKES = [pytest.param(v, version, id=f"v{version} {v.name}") for v, version in _ALL_MISTAKES]
-LATER_MISTAKES = [
-    pytest.param(vector, version, id=f"v{version} {vector.name}")
-    for vector, version in _ALL_MISTAKES
-    if not vector.first_packet
-]
+
+def in_each_version(given: Sequence[Valid | Mistake]) -> list[ParameterSet]:
+    return [
+        pytest.param(vector, version, id=f"v{version} {vector.name}")
+        for vector in given
+        for version in vector.versions
+    ]
+
+
+VALID = in_each_version(vectors.VALID)
+MISTAKES = in_each_version(vectors.MISTAKES)
+LATER_MISTAKES = in_each_version([one for one in vectors.MISTAKES if not one.first_packet])
 MAX_PACKET_SIZE_BYTES = 100_000
 
 

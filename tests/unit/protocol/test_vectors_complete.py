@@ -1,6 +1,6 @@
 """No packet, version or property is without its vector; and each property where it may not be.
 
-The table of the specification stands in ``tests/vectors/properties.py``. Here each property is
+The table of the specification stands in ``tests/vectors/properties.toml``. Here each property is
 put into a whole packet of every type, and is read there or refused, as that table says.
 """
 
@@ -33,8 +33,7 @@ from penstock.protocol.kinds import (
 from penstock.protocol.packets import Connect, Packet
 from penstock.protocol.properties import Properties
 from penstock.protocol.property_rules import RULES, WILL
-from tests.unit.protocol.test_vectors import _MODULES
-from tests.vectors import Mistake, Valid
+from tests.vectors import VECTORS, Mistake, Valid
 from tests.vectors.properties import EVERY_CARRIER, PROPERTIES, PropertyVector
 
 KINDS: Final = [
@@ -70,21 +69,19 @@ def _kind_of(vector: Valid | Mistake) -> int:
 
 @pytest.mark.parametrize(("kind", "version"), KINDS)
 def test_every_packet_has_vectors_in_every_version(kind: int, version: int) -> None:
-    for name in ("VALID", "MISTAKES"):
+    for what in (Valid, Mistake):
         found = [
             vector.name
-            for module in _MODULES
-            for vector in getattr(module, name)
-            if _kind_of(vector) == kind and version in vector.versions
+            for vector in VECTORS
+            if isinstance(vector, what) and _kind_of(vector) == kind and version in vector.versions
         ]
-        assert found, f"{packet_name(kind)} has no {name} in version {version}"
+        assert found, f"{packet_name(kind)} has no {what.__name__} in version {version}"
 
 
 def test_every_vector_has_a_name_of_its_own() -> None:
     names = [
         (_kind_of(vector), vector.name, version)
-        for module in _MODULES
-        for vector in (*module.VALID, *module.MISTAKES)
+        for vector in VECTORS
         for version in vector.versions
     ]
     doubled = {name for name in names if names.count(name) > 1}
