@@ -12,7 +12,7 @@ INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # they reach can be counted.
 COUNTED := $(wildcard $(addprefix tests/unit/,protocol engine operators runtime) tests/vectors)
 COMPILED_BESIDE := $(addprefix tests/unit/, \
-	auth/test_filter_set.py auth/test_login_queue.py bridge/test_consumer_lag.py \
+	auth/test_filter_set.py auth/test_login_queue.py bridge \
 	services/test_referral.py telemetry/test_histogram.py)
 COMPILED_ONLY := $(addprefix tests/model/test_,link_faults.py cluster_faults.py sink_crashes.py)
 BOTH_WAYS := $(COUNTED) $(COMPILED_BESIDE) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz

@@ -31,6 +31,7 @@ from penstock.engine.reporting import drop_counts
 from penstock.engine.routing.session_registry import LowestOffsetSearch
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
+from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session
 from penstock.engine.session.window import AWAIT_PUBCOMP
 from penstock.protocol.packets import (
@@ -147,7 +148,7 @@ class Member:
         """Who it is, is known; a restart of the broker forgets it until it comes back."""
         session = self.session
         if session is not None:
-            session.transmission.permissions = self.permissions
+            session.transmission.outlet = Outlet(self.permissions)
 
     def bar(self, topics: tuple[str, ...]) -> None:
         """It may not have these topics, or may again; in a varied world as the broker says it."""

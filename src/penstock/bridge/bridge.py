@@ -21,6 +21,7 @@ from random import Random
 from typing import Final, final
 
 from penstock.bridge.consumer_lag import UNKNOWN, ConsumerLag
+from penstock.bridge.forwarding import BridgeOutlet
 from penstock.bridge.plan import (
     AWAY,
     CONNECTED,
@@ -101,12 +102,13 @@ class Bridge(ClientCallbacks):
         self._version = VERSIONS[remote.version]
         self._is_private = remote.try_private and self._version != V5  # the dialect of bridges
         self._outgoing = outgoing(remote)
+        self._outlet = BridgeOutlet(self._outgoing)
         self._incoming = incoming(remote)
         self._subscriptions = remote_subscriptions(self._incoming, self._version)
         self._unanswered: dict[int, str] = {}  # topic filters without SUBACK, by packet identifier
         self._repeats = RepeatDetector()
         self._ring_limiter = RepeatLimiter(_RING_INTERVAL_S)
-        self._outgoing.note_uncounted = self._note_uncounted
+        self._outlet.note_uncounted = self._note_uncounted
         self._is_accepted = False  # CONNACK has accepted the present connection
         self._subscribe_error = ""  # the latest subscription that the remote broker refused
         server.router.own_bridge_states.add(bridge_state_topic(remote.name))
@@ -135,7 +137,7 @@ class Bridge(ClientCallbacks):
         if limits_name == with_established_mark(self._limits.name):
             session.limits_name = limits_name
         session.set_user(None, None)
-        session.transmission.forwarding = self._outgoing
+        session.transmission.outlet = self._outlet
         if self._remote.ends_at_message_max > 0:
             session.transmission.poison_detector = PoisonMessageDetector(
                 self._remote.ends_at_message_max
@@ -310,8 +312,8 @@ class Bridge(ClientCallbacks):
         if publish.properties is not None:
             publish.properties.subscription_identifiers = None
             encoded = encode_properties(publish.properties)
-        rule = self._incoming.rule_for(arrival.topic)
-        if rule is None or not self._incoming.may_forward(rule, arrival.topic, encoded):
+        rule = self._incoming.rule_that_forwards(arrival.topic, encoded)
+        if rule is None:
             connection.settle(
                 arrival, reasons.SUCCESS, now
             )  # subscribed to by an earlier configuration
@@ -348,9 +350,9 @@ class Bridge(ClientCallbacks):
             ("queue/messages", session.queue_length),
             ("queue/bytes", session.backlog.queue_bytes),
             ("inflight/messages", session.window_length),
-            ("sent/messages", self._outgoing.sent),
-            ("resent/messages", self._outgoing.resent),
-            ("acknowledged/messages", self._outgoing.acknowledged),
+            ("sent/messages", self._outlet.sent),
+            ("resent/messages", self._outlet.resent),
+            ("acknowledged/messages", self._outlet.acknowledged),
             ("received/messages", self.received),
             ("looped/messages", self._outgoing.looped_messages + self._incoming.looped_messages),
             ("too_long/messages", self._outgoing.too_long_topics + self._incoming.too_long_topics),
@@ -377,9 +379,9 @@ class Bridge(ClientCallbacks):
         yield "bridge_queue_messages", labels, session.queue_length
         yield "bridge_queue_bytes", labels, session.backlog.queue_bytes
         yield "bridge_window_messages", labels, session.window_length
-        yield "bridge_sent", labels, self._outgoing.sent
-        yield "bridge_resent", labels, self._outgoing.resent
-        yield "bridge_acknowledged", labels, self._outgoing.acknowledged
+        yield "bridge_sent", labels, self._outlet.sent
+        yield "bridge_resent", labels, self._outlet.resent
+        yield "bridge_acknowledged", labels, self._outlet.acknowledged
         yield "bridge_received", labels, self.received
         yield (
             "bridge_looped",

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
+from penstock.bridge.forwarding import Forwarding, Rule
 from penstock.config.bridge import ForwardingRule, RemoteBroker
-from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.topics import is_shared, share_name, without_share_prefix
 from penstock.errors import ConfigError, LocalProtocolError

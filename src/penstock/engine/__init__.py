@@ -25,7 +25,6 @@ Below all of them, values and limits::
     client_record     the latest events of one client, as runs of events of one kind
     message           a published message, and its delivery to one session
     mount_point       a prefix of all topics of a listener's clients
-    bridge_forwarding  the changes that a bridge makes to a message
     declared_limits   every limit: name, range, default and explanation
     limits            the values of these limits, in the form that compiled code reads
     options           settings that are no limits

@@ -115,6 +115,22 @@ class Message:
             lead_us=self.lead_us,
         )
 
+    def copy_as(self, topic: str, properties: bytes) -> Message:
+        """Return a copy with another topic and other properties, which expires at the same time."""
+        copy = Message(
+            topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.client_id,
+            self.received_at_us,
+            properties,
+            self.offset,
+            lead_us=self.lead_us,
+        )
+        copy.expires_at_us = self.expires_at_us
+        return copy
+
     def copy_received_at(self, now: Now) -> Message:
         """Return a copy with ``now`` as the time of reception; the copy is not in the log."""
         return Message(

@@ -43,24 +43,13 @@ def mount(packet: Packet, mount_point: str) -> None:
         packet.topic_filters = [_prefixed_filter(one, mount_point) for one in packet.topic_filters]
 
 
-def is_visible(topic: str, mount_point: str) -> bool:
-    """Return whether ``topic`` is below ``mount_point``; with an empty mount point, True."""
-    return topic.startswith(mount_point) and topic != mount_point
-
-
-def unmount(message: Message, mount_point: str) -> Message:
-    """Return a copy of ``message`` without ``mount_point`` in its topic, which must be below it."""
-    return Message(
-        message.topic[len(mount_point) :],
-        message.payload,
-        message.qos,
-        message.retain,
-        message.client_id,
-        message.received_at_us,
-        message.properties,
-        message.offset,
-        lead_us=message.lead_us,
-    )
+def without_mount_point(message: Message, mount_point: str) -> Message | None:
+    """Return a copy of ``message`` whose topic has no ``mount_point``; None if the topic is not
+    below it."""
+    topic = message.topic
+    if not topic.startswith(mount_point) or topic == mount_point:
+        return None
+    return message.copy_as(topic[len(mount_point) :], message.properties)
 
 
 def _prefixed(topic: str, mount_point: str) -> str:

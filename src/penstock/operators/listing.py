@@ -76,7 +76,7 @@ def is_bridge(session: Session) -> bool:
 
     The session of a bridge that was removed from the settings is an ordinary session.
     """
-    return session.transmission.forwarding is not None
+    return session.is_of_settings
 
 
 def session_summary(server: Server, session: Session) -> SessionSummary:

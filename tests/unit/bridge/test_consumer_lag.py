@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.bridge.consumer_lag import UNKNOWN, ConsumerLag
-from penstock.engine.bridge_forwarding import Forwarding, Rule
+from penstock.bridge.forwarding import BridgeOutlet, Forwarding, Rule
 from penstock.engine.message import Delivery, Message
+from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.queue import MessageQueue
 from penstock.protocol.packets import Connack, Puback, Pubcomp, Pubrec
 from penstock.protocol.properties import Properties
@@ -147,14 +148,19 @@ def test_the_oldest_is_in_the_window_or_in_the_queue_by_its_offset() -> None:
 
 
 def counts(rig: Rig) -> tuple[int, int, int]:
-    forwarding = rig.session.transmission.forwarding
-    assert forwarding is not None
-    return forwarding.sent, forwarding.resent, forwarding.acknowledged
+    outlet = rig.session.transmission.outlet
+    assert isinstance(outlet, BridgeOutlet)
+    return outlet.sent, outlet.resent, outlet.acknowledged
+
+
+def forward_all(rig: Rig) -> None:
+    forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
+    rig.session.transmission.outlet = BridgeOutlet(forwarding)
 
 
 def test_a_bridge_counts_what_it_sends_sends_again_and_hears_of() -> None:
     rig = opened()
-    rig.session.transmission.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
+    forward_all(rig)
     for qos in (0, 1, 2):
         rig.publish(b"%d" % qos, qos)
     assert counts(rig) == (3, 0, 0)
@@ -175,6 +181,16 @@ def test_a_bridge_counts_what_it_sends_sends_again_and_hears_of() -> None:
 
 def test_a_message_that_cannot_be_sent_is_not_counted() -> None:
     rig = opened(properties=Properties(maximum_packet_size=30))
-    rig.session.transmission.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
+    forward_all(rig)
     rig.publish(b"x" * 100, 1)
     assert counts(rig) == (0, 0, 0)
+
+
+def test_what_waited_for_a_rule_that_is_gone_is_counted_as_not_permitted() -> None:
+    rig = opened()
+    forward_all(rig)
+    rig.publish(b"x", 1)
+    rig.session.transmission.outlet = BridgeOutlet(Forwarding([], 1, []))
+    rig.again(present=False)
+    assert rig.drops.counts[drops.NO_PERMISSION] == 1
+    assert sum(rig.drops.counts) == 1

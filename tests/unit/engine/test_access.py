@@ -454,7 +454,7 @@ def test_a_deny_within_a_subscription_is_not_delivered() -> None:
     line = bench.join("c", 5)
     line.send(Subscribe(1, [Subscription("#", 1)]))
     publisher = Bench.join(bench, "p", 5)
-    bench.server.registry.sessions["p"].transmission.permissions = None
+    bench.server.registry.sessions["p"].transmission.outlet = None
     for topic, qos in (("open", 0), ("secret", 0), ("secret", 1), ("open", 1)):
         publisher.send(Publish(topic, b"", qos, packet_id=qos))
     bench.commit()
@@ -530,13 +530,13 @@ def test_a_shared_subscription_passes_over_who_may_not_receive() -> None:
         codes = [packet.reason_codes for packet in line.read() if isinstance(packet, Suback)]
         assert codes == [[1], [reasons.NOT_AUTHORIZED]]
     publisher = bench.join("p", 5)
-    publisher.session.transmission.permissions = None
+    publisher.session.transmission.outlet = None
     for number in range(1, 5):
         publisher.send(Publish("t/x", b"", 1, packet_id=number))
     bench.commit()
     assert [len(publishes(lines[name].read())) for name in ("a", "b")] == [0, 4]
     bench.server.set_authorize(AccessList(), set(), bench.now)
-    bench.server.registry.sessions["p"].transmission.permissions = None
+    bench.server.registry.sessions["p"].transmission.outlet = None
     publisher.send(Publish("t/x", b"", 1, packet_id=5))
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
 
@@ -544,7 +544,7 @@ def test_a_shared_subscription_passes_over_who_may_not_receive() -> None:
 def test_retained_messages_are_checked() -> None:
     bench = ruled(("readwrite", "#"), ("deny", "secret"))
     publisher = bench.join("p", 5)
-    bench.server.registry.sessions["p"].transmission.permissions = None
+    bench.server.registry.sessions["p"].transmission.outlet = None
     publisher.send(Publish("open", b"x", 1, True, packet_id=1))
     publisher.send(Publish("secret", b"x", 1, True, packet_id=2))
     line = bench.join("c", 5)

@@ -6,6 +6,7 @@ from penstock.engine.access.access import Permissions
 from penstock.engine.batch.blocked_publishers import BlockedPublishers
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -562,7 +563,7 @@ def test_room_at_a_member_that_the_queue_has_nothing_for_lets_one_go_on() -> Non
     group = "$share/g/+"
     bench.subscriber("away", group, 1).cut()
     member = bench.subscriber("m", group, 1)
-    member.session.transmission.permissions = Without("secret")
+    member.session.transmission.outlet = Outlet(Without("secret"))
     for _ in range(2):
         bench.publish("secret", b"x")
     bench.publish("t", b"early")

@@ -14,6 +14,7 @@ from penstock.engine.limits import (
 )
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.session.outlet import Outlet
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
@@ -102,11 +103,11 @@ def test_what_was_not_refused_has_its_place_in_each_group() -> None:
     barred.cut()
     bench.publish("t", b"full")
     free = bench.join("free", durable=True)
-    free.session.transmission.permissions = Barred()
+    free.session.transmission.outlet = Outlet(Barred())
     free.send(Subscribe(2, [Subscription(SHARED, 1), Subscription("$share/h/t", 1)]))
     bench.commit()
     bench.publish("t", b"full")  # the queues have two places now
-    free.session.transmission.permissions = None
+    free.session.transmission.outlet = None
     publisher = bench.join("p")
     assert published(bench, publisher, 1) == 0
     assert waiting(free) == [1]
@@ -174,7 +175,7 @@ def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
     for topic in ("secret", "secret", "t", "secret"):
         bench.publish(topic, topic.encode())
     barred = bench.join("s2", durable=True)
-    barred.session.transmission.permissions = Without("secret")
+    barred.session.transmission.outlet = Outlet(Without("secret"))
     barred.send(Subscribe(1, [Subscription("$share/g/+", qos)]))
     bench.commit()
     assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
@@ -199,9 +200,9 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     holder.send(Subscribe(2, [Subscription("own", 1)]))
     holder.cut()
     bench.publish("t", b"x")
-    holder.session.transmission.permissions = Barred()
+    holder.session.transmission.outlet = Outlet(Barred())
     barred = bench.join("s2", durable=True)
-    barred.session.transmission.permissions = Barred()
+    barred.session.transmission.outlet = Outlet(Barred())
     barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1

@@ -15,6 +15,7 @@ from penstock.engine.reporting import drop_counts
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Member, Xorshift32
 from penstock.engine.routing.shared_group import SharedGroup
+from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.unit.engine.bench import Bench, publishes
@@ -113,12 +114,12 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     bench = Bench(EngineLimits(max_mqueue_len=1), streams=())
     name = "$share/g/$SYS/#"
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
-    deaf.session.transmission.permissions = Deaf()
+    deaf.session.transmission.outlet = Outlet(Deaf())
     free.connection.link.mark_socket_full()
     free.session.outbound.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts
     assert (counts[drop_counts.SLOW_CONSUMER], sum(counts)) == (1, 1)
-    free.session.transmission.permissions = Deaf()
+    free.session.transmission.outlet = Outlet(Deaf())
     bench.server.router.publish_system("$SYS/a", b"2", bench.now)
     assert (counts[drop_counts.NO_PERMISSION], sum(counts)) == (1, 2)

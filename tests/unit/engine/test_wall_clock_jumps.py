@@ -13,7 +13,7 @@ import pytest
 
 import penstock.engine
 from penstock.engine.limits import EngineLimits
-from penstock.engine.mount_point import unmount
+from penstock.engine.mount_point import without_mount_point
 from penstock.engine.options import EventOptions
 from penstock.engine.reporting.events import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.operators.listing import session_summary
@@ -182,7 +182,8 @@ def test_what_a_mounted_client_is_sent(step_s: int) -> None:
     bench.jump_s(step_s)
     publish(bench.join("p"), b"x", 60)
     (message,) = bench.store.read([0]).values()
-    changed = unmount(message, "")
+    changed = without_mount_point(message, "")
+    assert changed is not None
     assert changed.expires_at_us == message.expires_at_us == bench.now.steady_us + 60_000_000
     assert changed.steady_us == message.steady_us == bench.now.steady_us
 

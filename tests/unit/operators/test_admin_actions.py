@@ -4,9 +4,9 @@ from typing import final
 
 import pytest
 
+from penstock.bridge.forwarding import BridgeOutlet, Forwarding
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import UNTIL_RESTART, USER
-from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.options import EventOptions
 from penstock.engine.reporting.events import ADMINISTERED, BANNED, KINDS
@@ -202,7 +202,7 @@ def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
 def test_a_bridge_is_left_alone(bench: Bench) -> None:
     line = bench.join("c", durable=True)
     session = line.session
-    session.transmission.forwarding = Forwarding([], 1, [])
+    session.transmission.outlet = BridgeOutlet(Forwarding([], 1, []))
     assert not kick(bench.server, session, "", bench.now)
     assert not remove_session(bench.server, session, bench.now)
 

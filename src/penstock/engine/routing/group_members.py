@@ -83,7 +83,7 @@ class Member:
             return False
         if self._members.is_hashing:
             return self._members.home_of(routing_key) is self
-        return self.session.transmission.may_receive_topic(routing_key.topic)
+        return self.session.transmission.may_receive(routing_key.topic)
 
     def is_for_nobody(self, routing_key: RoutingKey) -> bool:
         """Return whether no member may receive the message."""
@@ -227,7 +227,7 @@ class GroupMembers:
             first = number // len(self._all_members) % count
         for step in range(count):
             member = connected[(first + step) % count]
-            if member.session.transmission.may_receive_topic(routing_key.topic):
+            if member.session.transmission.may_receive(routing_key.topic):
                 return member
         return None
 
@@ -250,7 +250,7 @@ class GroupMembers:
         if known is None:
             known = 0
             for member in self._all_members:
-                if member.session.transmission.may_receive_topic(topic):
+                if member.session.transmission.may_receive(topic):
                     known = 1
                     break
             self._receivable.put(topic, known)
@@ -259,7 +259,7 @@ class GroupMembers:
     def may_be_received_now(self, topic: str) -> bool:
         """Return whether any connected member may receive ``topic``."""
         for member in self.connected_members:
-            if member.session.transmission.may_receive_topic(topic):
+            if member.session.transmission.may_receive(topic):
                 return True
         return False
 

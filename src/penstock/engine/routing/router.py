@@ -193,7 +193,9 @@ class Router:
             looked_at += 1
             merged = match.own_subscriptions if match.session is publisher else match.subscriptions
             session = match.session
-            if merged is None or merged.qos == 0 or not session.transmission.may_receive(message):
+            if merged is None or merged.qos == 0:
+                continue
+            if not session.transmission.may_receive(message.topic):
                 continue
             if session.refuses(size_bytes):
                 refused_by = session

@@ -339,9 +339,9 @@ class SharedGroup(GroupSource):
         room = session.outbound.room_for_shared(None)
         if room == NO_ROOM or (room != ANY_QOS and qos > 0):
             return False
-        return session.transmission.may_receive(message) and session.outbound.has_memory_to_send(
-            message.size_bytes(), qos, True
-        )
+        if not session.transmission.may_receive(message.topic):
+            return False
+        return session.outbound.has_memory_to_send(message.size_bytes(), qos, True)
 
     # -- handing over --------------------------------------------------------------------
 

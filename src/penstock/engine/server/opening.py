@@ -468,7 +468,7 @@ class OpeningConnection(Connection):
             self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
         self._asked_to_persist = requested_session_expiry_s(connect) > 0
-        session.set_user(username, permissions, self._authorize)
+        session.set_user(username, permissions, self._authorize, self.link.mount_point)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
             record = WillRecord(message, delay_s, 0, username)

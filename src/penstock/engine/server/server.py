@@ -242,13 +242,14 @@ class Server:
         self.authorize = authorize
         self.wills.authorize = authorize
         for session in list(self.registry.sessions.values()):
-            if not session.has_permissions_set or session.transmission.forwarding is not None:
+            if not session.has_permissions_set or session.is_of_settings:
                 continue  # a bridge has the permissions of its settings
             of_login = session.authorize or authorize
             session.set_user(
                 session.username,
                 of_login.permissions(session.username, session.client_id),
                 session.authorize,
+                session.mount_point,
             )
             connection = self.connections.get(session.client_id)
             if connection is not None and session.username in revoked:

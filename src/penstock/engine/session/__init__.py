@@ -3,6 +3,7 @@
 Messages to the client::
 
     outbound            sends or queues each message, and refills the window from the queue
+    outlet              which messages the client gets, and under which topic
     window              QoS 1 and 2 messages that were sent and are not acknowledged
     transmission        sends through the window, handles acknowledgements, sends again
     packet_ids          packet identifiers that follow from sequence numbers of the queue

@@ -32,6 +32,7 @@ from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.events import MOVED
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
+from penstock.engine.session.outlet import Passage
 from penstock.engine.session.queue import SLOT_SHIFT
 from penstock.engine.session.retained import PORTION, RetainedDelivery
 from penstock.engine.session.transmission import NO_BODIES, Transmission
@@ -88,8 +89,9 @@ class Outbound:
         self._transmission.stop_fetching()
         self._transmission.requested_offsets = NO_BODIES
         self._window.on_disconnect()
-        if self._transmission.permissions is not None:
-            self._transmission.permissions.clear_cache()
+        outlet = self._transmission.outlet
+        if outlet is not None and outlet.permissions is not None:
+            outlet.permissions.clear_cache()
         if self._backlog.is_stored:
             self._queue.client_disconnected()
             self._window.release_bodies()
@@ -118,22 +120,19 @@ class Outbound:
             is_planned: whether ``Router.plan`` accepted the message, so that it must be queued.
         """
         transmission = self._transmission
-        if transmission.permissions is not None and not transmission.is_permitted(message):
-            return
-        forwarding = transmission.forwarding
-        if forwarding is not None:
-            rule = forwarding.rule_for(message.topic)
-            if rule is None:
+        passage: Passage | None = None
+        outlet = transmission.outlet
+        if outlet is not None:
+            passage = transmission.passage(outlet, message)
+            if passage is None:
                 return
-            if not forwarding.may_forward(rule, message.topic, message.properties):
-                return
-            qos = min(qos, rule.qos_max)  # subscriptions have the largest QoS of all rules
-            retain = retain and rule.keeps_retain
+            qos = min(qos, passage.qos_max)
+            retain = retain and passage.keeps_retain
         if qos == 0:
-            self._deliver_qos0(message, retain, subscription_ids, at_once, now)
+            self._deliver_qos0(message, retain, subscription_ids, at_once, now, passage)
             return
         delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        self._deliver_acknowledged(delivery, message, is_planned, now)
+        self._deliver_acknowledged(delivery, message, is_planned, now, passage)
 
     def _deliver_qos0(
         self,
@@ -142,6 +141,7 @@ class Outbound:
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
+        passage: Passage | None,
     ) -> None:
         link = self._transmission.link
         would_overtake = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
@@ -155,7 +155,8 @@ class Outbound:
                 )
             )
         ):
-            self._transmission.send_qos0(link, message, retain, subscription_ids, at_once, now)
+            ids = subscription_ids
+            self._transmission.send_qos0(link, message, retain, ids, at_once, now, passage)
         elif link is not None or self._backlog.limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             self._backlog.enqueue(waiting, message, False)
@@ -183,7 +184,12 @@ class Outbound:
         return self._backlog.account.has_room_to_wait()
 
     def _deliver_acknowledged(
-        self, delivery: Delivery, message: Message, is_planned: bool, now: Now
+        self,
+        delivery: Delivery,
+        message: Message,
+        is_planned: bool,
+        now: Now,
+        passage: Passage | None,
     ) -> None:
         transmission = self._transmission
         backlog = self._backlog
@@ -205,7 +211,7 @@ class Outbound:
                     backlog.priority_of(message)
                 ).next_sequence_number()
                 backlog.note_dequeued(delivery)
-            transmission.send_new(link, delivery, message, now)
+            transmission.send_new(link, delivery, message, now, passage)
         else:
             backlog.enqueue(delivery, message, is_planned)
             transmission.must_wait_for_room(link, delivery.size_bytes)
@@ -331,11 +337,8 @@ class Outbound:
     def _send_waiting_qos0(
         self, link: Link, delivery: Delivery, message: Message, now: Now
     ) -> None:
-        if self._transmission.permissions is None or self._transmission.is_still_permitted(
-            delivery, message
-        ):
-            ids = delivery.subscription_ids
-            self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
+        ids = delivery.subscription_ids
+        self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver the retained messages for a subscription, now and as room becomes free."""
@@ -498,18 +501,19 @@ class Outbound:
 
         Its sequence number is of the lane ``SHARED_SLOT``, in which no delivery ever waits.
         """
-        link = self._transmission.link
+        transmission = self._transmission
+        link = transmission.link
         assert link is not None
-        forwarding = self._transmission.forwarding
-        if forwarding is not None:
-            rule = forwarding.rule_for(message.topic)
-            if rule is None:
+        passage: Passage | None = None
+        outlet = transmission.outlet
+        if outlet is not None:
+            passage = transmission.passage(outlet, message)
+            if passage is None:
                 return
-            if not forwarding.may_forward(rule, message.topic, message.properties):
-                return
-            qos = min(qos, rule.qos_max)
+            qos = min(qos, passage.qos_max)
         if qos == 0:
-            self._transmission.send_qos0(link, message, retain, subscription_ids, at_once, now)
+            ids = subscription_ids
+            transmission.send_qos0(link, message, retain, ids, at_once, now, passage)
             return
         delivery = Delivery(message, offset, qos, retain, subscription_ids)
         delivery.shared_origin = shared
@@ -518,7 +522,7 @@ class Outbound:
             number = SHARED_SLOT << SLOT_SHIFT | self._backlog.priority_of(message)
             delivery.sequence = self._backlog.stored_queue.lane(number).next_sequence_number()
             self._backlog.note_dequeued(delivery)
-        self._transmission.send_new(link, delivery, message, now)
+        transmission.send_new(link, delivery, message, now, passage)
 
     def _groups_with_backlog(self) -> list[GroupSource]:
         """Return the groups of this session whose queues have messages."""

@@ -40,6 +40,7 @@ from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
 from penstock.engine.session.outbound import Outbound
+from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC
@@ -124,7 +125,20 @@ class Session(StoredState):
     @property
     def permissions(self) -> Permissions | None:
         """Return the permissions of its client; None = everything is allowed."""
-        return self.transmission.permissions
+        outlet = self.transmission.outlet
+        return None if outlet is None else outlet.permissions
+
+    @property
+    def mount_point(self) -> str:
+        """Return the mount point of the listener that its client used last."""
+        outlet = self.transmission.outlet
+        return "" if outlet is None else outlet.mount_point
+
+    @property
+    def is_of_settings(self) -> bool:
+        """Return whether the settings define the session, and no client."""
+        outlet = self.transmission.outlet
+        return outlet is not None and outlet.is_of_settings
 
     @property
     def queue_length(self) -> int:
@@ -246,13 +260,16 @@ class Session(StoredState):
         username: str | None,
         permissions: Permissions | None,
         authorize: Authorize | None = None,
+        mount_point: str = "",
     ) -> None:
         """Set the user of this session and that user's permissions; None = everything is
-        allowed. ``authorize`` is the port of its login; None = the broker's."""
+        allowed. ``authorize`` is the port of its login; None = the broker's. ``mount_point`` is
+        that of its listener."""
         self.username = username
         self.authorize = authorize
         self.has_permissions_set = True
-        self.transmission.permissions = permissions
+        limited = permissions is not None or mount_point != ""
+        self.transmission.outlet = Outlet(permissions, mount_point) if limited else None
         self.backlog.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
             self._context.turn.waiting.until_turn(self.link.resumable)

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.access.access import Permissions
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import (
     FETCHED_BYTES_MAX,
@@ -28,13 +26,13 @@ from penstock.engine.limits import (
 )
 from penstock.engine.memory.limit_usage import WRITE_BUFFER, LimitUsage
 from penstock.engine.message import Delivery, Message
-from penstock.engine.mount_point import is_visible
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.reporting.events import ACKNOWLEDGED, BRIDGED, COMPLETED, RESENT, SENT
+from penstock.engine.reporting.events import ACKNOWLEDGED, COMPLETED, RESENT, SENT
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import Congestion
 from penstock.engine.session.outcome import DeliveryOutcomes
+from penstock.engine.session.outlet import Outlet, Passage
 from penstock.engine.session.packet_ids import packet_id_of
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import (
@@ -69,8 +67,7 @@ class Transmission:
 
     def __init__(self, backlog: Backlog, context: EngineContext, drops: Drops) -> None:
         self.link: Link | None = None  # None while the client is offline
-        self.permissions: Permissions | None = None  # None = everything is allowed
-        self.forwarding: Forwarding | None = None  # the rules of a bridge
+        self.outlet: Outlet | None = None  # None = every message is sent as it is
         self.outcomes: DeliveryOutcomes | None = None  # is notified of the outcome of each message
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
@@ -84,24 +81,20 @@ class Transmission:
         self._context = context
         self._drops = drops
 
-    def may_receive(self, message: Message) -> bool:
-        """Return whether this client is permitted to receive ``message``."""
-        permissions = self.permissions
-        return permissions is None or permissions.may_receive(message.topic)
-
-    def may_receive_topic(self, topic: str) -> bool:
+    def may_receive(self, topic: str) -> bool:
         """Return whether this client is permitted to receive messages with this topic."""
-        permissions = self.permissions
-        return permissions is None or permissions.may_receive(topic)
+        outlet = self.outlet
+        return outlet is None or outlet.may_receive(topic)
 
-    def is_permitted(self, message: Message) -> bool:
-        """Return whether this client is permitted to receive ``message``; count it as dropped if
-        not."""
-        if self.may_receive(message):
-            return True
-        refused = Delivery(message, message.offset, 0)
-        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
-        return False
+    def passage(self, outlet: Outlet, message: Message) -> Passage | None:
+        """Return how ``message``, which was just published, leaves the session through ``outlet``.
+
+        None if it does not: it is counted as dropped, unless it is none of this session's.
+        """
+        passage = outlet.passage(message)
+        if passage is None and not outlet.is_of_settings:
+            self._drop_refused(Delivery(message, message.offset, 0))
+        return passage
 
     def limit_usage(self, limit: int) -> LimitUsage | None:
         """Return the use of ``limit``; None if no limit was reached yet."""
@@ -114,14 +107,24 @@ class Transmission:
 
     # -- sending -----------------------------------------------------------------------
 
-    def send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        """Add ``delivery``, with the body ``message``, to the window, and send it."""
+    def send_new(
+        self,
+        link: Link,
+        delivery: Delivery,
+        message: Message,
+        now: Now,
+        passage: Passage | None = None,
+    ) -> None:
+        """Add ``delivery``, with the body ``message``, to the window, and send it.
+
+        ``passage`` is the answer of the outlet if it was just asked.
+        """
         is_lowered = delivery.qos > link.qos_max
         if is_lowered:  # [MQTT-3.2.2-11]
             delivery.qos = link.qos_max
             if delivery.qos == 0:
                 ids = delivery.subscription_ids
-                self.send_qos0(link, message, delivery.retain, ids, False, now)
+                self.send_qos0(link, message, delivery.retain, ids, False, now, passage)
                 self._report_acknowledged(delivery)
                 return
         self.window.add(delivery)
@@ -132,7 +135,7 @@ class Transmission:
             and self._may_send_at_once(link, delivery)
         )
         if not self._send(
-            link, delivery, message, self._may_have_been_sent(delivery), at_once, now
+            link, delivery, message, self._may_have_been_sent(delivery), at_once, now, passage
         ):
             self.window.drop(delivery.packet_id)
             return
@@ -192,17 +195,23 @@ class Transmission:
         duplicate: bool,
         at_once: bool,
         now: Now,
+        passage: Passage | None = None,
     ) -> bool:
         """Send the PUBLISH of ``entry``; return whether it was sent. If not, count it as
         dropped."""
-        if self.permissions is not None and not self.is_still_permitted(entry, message):
-            return False
+        outgoing = message
+        outlet = self.outlet
+        if outlet is not None:
+            changed = _outgoing(outlet, message, passage, link.version)
+            if changed is None:
+                self._drop_refused(entry)
+                return False
+            outgoing = changed
         buffer = link.buffer_for_publish(at_once)
         size_bytes = add_publish(
             buffer,
             link,
-            self.forwarding,
-            message,
+            outgoing,
             entry.qos,
             entry.retain and link.retain_available,  # [MQTT-3.2.2-14]
             duplicate,
@@ -212,20 +221,13 @@ class Transmission:
             now,
         )
         if size_bytes == 0:
-            self._drop_unsendable(link, message, entry.qos)
+            self._drop_too_large(message, entry.qos)
             return False
         link.count_publish_written(buffer, size_bytes)
         link.record_written(buffer, entry.offset)
+        if outlet is not None:
+            outlet.note_sent()
         return True
-
-    def is_still_permitted(self, delivery: Delivery, message: Message) -> bool:
-        """Return whether the client may still receive ``delivery``, which was queued; count it as
-        dropped if not."""
-        if self.may_receive(message):
-            return True
-        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
-        self._backlog.note_dropped(delivery)
-        return False
 
     def send_qos0(
         self,
@@ -235,12 +237,24 @@ class Transmission:
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
+        passage: Passage | None = None,
     ) -> None:
-        """Send ``message`` with QoS 0; count it as dropped if the client does not read."""
+        """Send ``message`` with QoS 0; count it as dropped if the client does not read.
+
+        ``passage`` is the answer of the outlet if it was just asked.
+        """
         if link.is_congested:
             self.congestion.set_cause(WRITE_BUFFER, now)
             self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
+        outgoing = message
+        outlet = self.outlet
+        if outlet is not None:
+            changed = _outgoing(outlet, message, passage, link.version)
+            if changed is None:
+                self._drop_refused(Delivery(message, message.offset, 0))
+                return
+            outgoing = changed
         if (
             not at_once
             and self._context.store_health.is_failing
@@ -252,12 +266,12 @@ class Transmission:
         retain = retain and link.retain_available
         ids = subscription_ids
         buffer = link.buffer_for_qos0(at_once)
-        size_bytes = add_publish(
-            buffer, link, self.forwarding, message, 0, retain, False, 0, ids, batch, now
-        )
+        size_bytes = add_publish(buffer, link, outgoing, 0, retain, False, 0, ids, batch, now)
         if size_bytes == 0:
-            self._drop_unsendable(link, message, 0)
+            self._drop_too_large(message, 0)
             return
+        if outlet is not None:
+            outlet.note_sent()
         link.count_qos0_written(buffer, size_bytes)
         link.record_written(buffer, message.offset)
         events = self._context.events
@@ -265,16 +279,14 @@ class Transmission:
             delivery = Delivery(message, message.offset, 0)
             events.note_sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
 
-    def _drop_unsendable(self, link: Link, message: Message, qos: int) -> None:
-        """Count ``message`` as dropped: its packet is too large for the peer, or its topic is
-        outside the mount point."""
-        if is_visible(message.topic, link.mount_point):
-            self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
-        else:
-            refused = Delivery(message, message.offset, qos)
-            self._drops.count_delivery(
-                reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused
-            )
+    def _drop_too_large(self, message: Message, qos: int) -> None:
+        """Count ``message`` as dropped: its packet is too large for the peer."""
+        self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
+
+    def _drop_refused(self, delivery: Delivery) -> None:
+        """Count ``delivery`` as dropped: its message does not pass the outlet."""
+        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
+        self._backlog.note_dropped(delivery)
 
     def allocate_request_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until
@@ -322,7 +334,7 @@ class Transmission:
         if link is not None and link.record is not None and self.window.is_first_acknowledgement:
             link.record.acknowledged_runs.note(self.window.acknowledged_offset)
         if events is not None and entry is not None and verdict != REJECTED:
-            kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
+            kind = ACKNOWLEDGED if self.outlet is None else self.outlet.acknowledged_kind
             if is_first:
                 events.note_acknowledged(kind, self._backlog.client_id, entry)
             if packet_type == PUBCOMP:
@@ -342,8 +354,8 @@ class Transmission:
             if packet_type == PUBCOMP:  # 0x92 answers a repeated PUBREL: the message was received
                 reason_code = reasons.SUCCESS
             outcomes.on_acknowledged(entry, reason_code)
-        elif self.forwarding is not None:
-            self.forwarding.acknowledged += 1
+        elif self.outlet is not None:
+            self.outlet.note_acknowledged()
         if self.poison_detector is not None:
             self.window.capacity = self.poison_detector.widen(self.window.capacity)
         return True
@@ -415,8 +427,8 @@ class Transmission:
         is_new = entry.is_new_to_receiver
         entry.is_new_to_receiver = False
         if self._send(link, entry, message, not is_new, False, now):
-            if self.forwarding is not None:
-                self.forwarding.resent += 1
+            if self.outlet is not None:
+                self.outlet.note_resent()
             if self._context.events is not None:
                 self._context.events.note_sent(RESENT, self._backlog.client_id, entry, link)
             return True
@@ -533,3 +545,15 @@ class Transmission:
                     self.outcomes.on_drop(
                         reasons_to_drop.RETENTION, self._backlog.client_id, delivery
                     )
+
+
+def _outgoing(
+    outlet: Outlet, message: Message, passage: Passage | None, version: int
+) -> Message | None:
+    """Return the form in which ``message`` is sent; None if it does not pass ``outlet``.
+
+    ``passage`` is the answer of the outlet if it was just asked.
+    """
+    if passage is None:
+        passage = outlet.passage(message)
+    return None if passage is None else outlet.outgoing(message, passage, version)

@@ -2,8 +2,7 @@
 
 ::
 
-      message ─▶ a bridge: the topic on the other side, the hop count raised by one
-              ─▶ MQTT 5: the remaining expiry interval, subscription identifiers, topic alias
+      message ─▶ MQTT 5: the remaining expiry interval, subscription identifiers, topic alias
               ─▶ encoded ── larger than the peer accepts ─▶ not sent [MQTT-3.1.2-24]
 """
 
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.mount_point import is_visible, unmount
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.wire.packet_buffer import PacketBuffer
@@ -25,7 +22,6 @@ from penstock.protocol.kinds import V5
 def add_publish(
     buffer: PacketBuffer,
     link: Link,
-    forwarding: Forwarding | None,
     message: Message,
     qos: int,
     retain: bool,
@@ -37,14 +33,12 @@ def add_publish(
 ) -> i64:
     """Append the PUBLISH of a delivery to ``buffer``, and count it.
 
-    Nothing is appended if the packet would be larger than the peer or MQTT allows, if a bridge has
-    no rule for the topic, or if the topic is outside the peer's mount point.
+    Nothing is appended if the packet would be larger than the peer or MQTT allows.
 
     Args:
         buffer: the buffer of the link to which the packet is written.
         link: the link to the receiver.
-        forwarding: the rules of a bridge, or None.
-        message: the published message.
+        message: the message, in the form for this receiver.
         qos: QoS of this delivery, 0..2.
         retain: the RETAIN flag to send.
         duplicate: the DUP flag to send: the message is sent again.
@@ -57,14 +51,6 @@ def add_publish(
         The size of the packet in bytes; 0 = nothing was appended.
     """
     version = link.version
-    if forwarding is not None:
-        if forwarding.rule_for(message.topic) is None:  # the rule was removed
-            return 0
-        message = forwarding.message_for(message, version)
-    if link.mount_point:
-        if not is_visible(message.topic, link.mount_point):
-            return 0
-        message = unmount(message, link.mount_point)
     properties = b""
     size_bytes: i64 = 0
     try:
@@ -103,8 +89,6 @@ def add_publish(
         counters = link.counters
         counters.messages_sent.count(qos)
         counters.publish_bytes_sent += len(message.payload)
-        if forwarding is not None:
-            forwarding.packets += 1
     return size_bytes
 
 

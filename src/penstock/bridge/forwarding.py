@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.engine.message import Message
+from penstock.engine.reporting.events import BRIDGED
+from penstock.engine.session.outlet import Outlet, Passage
 from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
@@ -30,7 +32,7 @@ _TOPIC_BYTES_MAX: Final = 65_535
 
 
 @final
-class Rule:
+class Rule(Passage):
     """A rule that says which messages are forwarded, and under which topic.
 
     Args:
@@ -51,12 +53,11 @@ class Rule:
         keeps_retain: bool,
         group: str = "",
     ) -> None:
+        super().__init__(qos_max, keeps_retain)
         self.topic_filter = topic_filter
         shared_filter = f"{SHARE_PREFIX}{group}/{topic_filter}"
         self.subscription_filter = shared_filter if group else topic_filter
         self.is_shared = group != ""
-        self.qos_max = qos_max
-        self.keeps_retain = keeps_retain
         self._prefix_removed = remove
         self._prefix_added = add
 
@@ -73,10 +74,6 @@ class Forwarding:
         rules: the rules; the first one that matches a topic applies.
         hops_max: a message that has passed this many bridges is not forwarded; 1 or more.
         user_properties: added to each forwarded message, in MQTT 5.
-
-    Attributes:
-        note_uncounted: called with topic and payload of each message that is forwarded without a
-            hop count, before MQTT 5; None if nobody asks.
     """
 
     def __init__(
@@ -85,19 +82,10 @@ class Forwarding:
         self.rules = rules
         self.looped_messages = 0  # messages not forwarded because of their hops
         self.too_long_topics = 0  # messages not forwarded because their topic would be too long
-        self.packets = 0  # PUBLISH packets that were sent, repeats included
-        self.resent = 0  # PUBLISH packets that were repeats
-        self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
-        self.note_uncounted: Callable[[str, bytes], None] | None = None
         self._hops_max = hops_max
         self._user_properties = user_properties
         self._rule_numbers = TopicCache(_TOPICS_MAX)
         self._first_hop = encode_properties(self._with_one_more_hop(Properties(), 0))
-
-    @property
-    def sent(self) -> int:
-        """Return how many messages were sent; repeats are not counted."""
-        return self.packets - self.resent
 
     def rule_for(self, topic: str) -> Rule | None:
         """Return the rule that matches ``topic``; None if the topic is not forwarded."""
@@ -111,6 +99,12 @@ class Forwarding:
             self._rule_numbers.put(topic, place)
         return None if place == _NO_RULE else self.rules[place]
 
+    def rule_that_forwards(self, topic: str, encoded: bytes) -> Rule | None:
+        """Return the rule by which a message with this topic and these properties is forwarded;
+        None if it is not."""
+        rule = self.rule_for(topic)
+        return rule if rule is not None and self.may_forward(rule, topic, encoded) else None
+
     def may_forward(self, rule: Rule, topic: str, encoded: bytes) -> bool:
         """Return whether ``rule`` may forward a message with this topic and these properties.
 
@@ -123,35 +117,6 @@ class Forwarding:
             self.looped_messages += 1
             return False
         return True
-
-    def message_for(self, message: Message, version: int) -> Message:
-        """Return the forwarded form of ``message``: its topic on the other side, its properties.
-
-        ``version`` is the protocol level of the link.
-        """
-        rule = self.rule_for(message.topic)
-        topic = message.topic if rule is None else rule.topic_for(message.topic)
-        properties = b""
-        if version == V5:
-            properties = self.properties_for(message.properties)
-        else:
-            if self.note_uncounted is not None:
-                self.note_uncounted(message.topic, message.payload)
-            if topic == message.topic:
-                return message
-        changed = Message(
-            topic,
-            message.payload,
-            message.qos,
-            message.retain,
-            message.client_id,
-            message.received_at_us,
-            properties,
-            message.offset,
-            lead_us=message.lead_us,
-        )
-        changed.expires_at_us = message.expires_at_us
-        return changed
 
     def properties_for(self, encoded: bytes) -> bytes:
         """Return the encoded properties of a forwarded message: the hop count raised by one, and
@@ -169,6 +134,62 @@ class Forwarding:
             (HOPS, str(hops + 1)),
         ]
         return properties
+
+
+@final
+class BridgeOutlet(Outlet):
+    """The outlet of a bridge's session, to the remote broker.
+
+    Args:
+        forwarding: the rules for messages to the remote broker.
+
+    Attributes:
+        resent: number of PUBLISH packets that were repeats.
+        acknowledged: number of messages, by PUBACK or PUBCOMP.
+        note_uncounted: called with topic and payload of each message that is forwarded without a
+            hop count, before MQTT 5; None if nobody asks.
+    """
+
+    def __init__(self, forwarding: Forwarding) -> None:
+        super().__init__(None)
+        self.is_of_settings = True
+        self.acknowledged_kind = BRIDGED
+        self._forwarding = forwarding
+        self.resent = 0
+        self.acknowledged = 0
+        self.note_uncounted: Callable[[str, bytes], None] | None = None
+        self._packets = 0  # PUBLISH packets that were sent, repeats included
+
+    @property
+    def sent(self) -> int:
+        """Return how many messages were sent; repeats are not counted."""
+        return self._packets - self.resent
+
+    def passage(self, message: Message) -> Passage | None:
+        """Return the rule by which ``message`` is forwarded; None if it is not."""
+        return self._forwarding.rule_that_forwards(message.topic, message.properties)
+
+    def outgoing(self, message: Message, passage: Passage, version: int) -> Message | None:
+        """Return the forwarded form of ``message``: its topic on the other side, its properties."""
+        assert isinstance(passage, Rule), "it is what ``passage`` returned"
+        topic = passage.topic_for(message.topic)
+        if version == V5:
+            return message.copy_as(topic, self._forwarding.properties_for(message.properties))
+        if self.note_uncounted is not None:
+            self.note_uncounted(message.topic, message.payload)
+        return message if topic == message.topic else message.copy_as(topic, b"")
+
+    def note_sent(self) -> None:
+        """Count a PUBLISH that was sent, for the first time or again."""
+        self._packets += 1
+
+    def note_resent(self) -> None:
+        """Count the PUBLISH that was sent last as a repeat."""
+        self.resent += 1
+
+    def note_acknowledged(self) -> None:
+        """Count a message that the remote broker acknowledged."""
+        self.acknowledged += 1
 
 
 def hops_of(encoded: bytes) -> int:
