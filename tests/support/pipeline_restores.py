@@ -5,7 +5,7 @@
 ``deleted``    the job's directory is deleted
 ``another``    the job's directory is replaced by that of another table
 ``data``       the broker's data directory is replaced by an older copy: what was acknowledged
-               since is not of the living history any more
+               since is not of the living history any more, and lost where it had not landed
 ``second``     a second job begins beside the first, whose lock was deleted with its directory
 ============== =================================================================================
 """
@@ -51,6 +51,7 @@ class Restores:
         draw: random.Random,
     ) -> None:
         self.done = dict.fromkeys(RESTORES, 0)
+        self.lost = 0  # acknowledged, in no row, and gone with the data directory
         self._pipeline = pipeline
         self._broker = broker
         self._directory = directory
@@ -98,6 +99,7 @@ class Restores:
             shutil.move(self._data, self._broker.data_dir)
             self._broker.start()
             self._data = None
+            self.lost = self._count_lost()
             return
         shutil.rmtree(checkpoint, ignore_errors=True)
         if kind == OLDER and self._copies:
@@ -121,6 +123,14 @@ class Restores:
                 count += 1
         assert count == sum(map(len, found.values())), "a message is in the log twice"
         return found
+
+    def _count_lost(self) -> int:
+        living, rows = self.living(), set(self.rows())
+        return sum(
+            number not in living.get(source, set()) and (source, number) not in rows
+            for source, numbers in self._pipeline.load.acknowledged.items()
+            for number in numbers
+        )
 
     def check_receipts(self) -> None:
         """Raise AssertionError if the broker takes a message for landed that is in no row."""

@@ -230,7 +230,7 @@ def play(
             pipeline.load.give((number + 1) * messages // rounds)
             aim = (number + draw.uniform(_LEAST_SHARE, _MOST_SHARE)) * messages / rounds
             stall = Stall(pipeline)
-            while arrived < aim:
+            while arrived < aim - (0 if restores is None else restores.lost):
                 driver.revive()
                 arrived = stall.check(driver.last_words)
                 show()
