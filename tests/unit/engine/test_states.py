@@ -1,4 +1,4 @@
-"""The table of packets by state: each packet type in each state of both roles, as bytes."""
+"""The tables of states: each packet type in each state of both roles, as bytes, and each event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ from penstock.engine.connection.states import (
     CLIENT,
     CLOSED,
     CONNECTED,
+    EVENTS,
+    FINISHING,
+    NAMES,
     SERVER,
+    StateTable,
 )
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
@@ -174,7 +178,7 @@ def test_a_client_sends_it(state: int, version: int, packet_type: int) -> None:
     connection = line.connection
     code = reasons.REAUTHENTICATE if state == CONNECTED else reasons.CONTINUE_AUTHENTICATION
     line.receive(frame(packet_type, version, code))
-    accepted = packet_type in SERVER.rows[state][0] and (packet_type != AUTH or version == V5)
+    accepted = packet_type in SERVER.packets[state][0] and (packet_type != AUTH or version == V5)
     if accepted and packet_type != DISCONNECT:
         assert connection.state != CLOSED, connection.close_reason
         return
@@ -215,7 +219,7 @@ def test_a_server_sends_it(state: int, version: int, packet_type: int) -> None:
         frame(packet_type, version, reasons.CONTINUE_AUTHENTICATION),
         rig.now,
     )
-    accepted = packet_type in CLIENT.rows[state][0] and (
+    accepted = packet_type in CLIENT.packets[state][0] and (
         packet_type not in (AUTH, DISCONNECT) or version == V5
     )
     if accepted and packet_type != DISCONNECT:
@@ -262,6 +266,22 @@ def test_acknowledgements_that_the_decoder_gives_as_numbers_are_in_both_tables()
     for table in (SERVER, CLIENT):
         for packet_type in range(PUBACK, PUBCOMP + 1):
             assert table.accepts(CONNECTED, packet_type)
+
+
+@pytest.mark.parametrize("table", [SERVER, CLIENT, FINISHING], ids=["server", "client", "both"])
+def test_no_event_leads_where_the_table_has_no_way(table: StateTable) -> None:
+    ways = 0
+    for state in NAMES:
+        for event in EVENTS:
+            moves = table.moves.get(state, {})
+            if event in moves:
+                ways += 1
+                assert table.next_state(state, event) == moves[event]
+                continue
+            with pytest.raises(AssertionError, match="cannot come in state"):
+                table.next_state(state, event)
+    assert ways == sum(map(len, table.moves.values()))
+    assert CLOSED not in table.moves, "what has ended stays so"
 
 
 def test_the_drawing_is_made_from_the_tables() -> None:

@@ -45,8 +45,9 @@ from penstock.engine.connection.states import (
     AWAIT_VERDICT,
     CLOSED,
     CONNECTED,
+    ENDED,
     FINISHING,
-    PacketTable,
+    StateTable,
 )
 from penstock.engine.waiting import Resumable
 from penstock.engine.wire.link import Link
@@ -76,12 +77,12 @@ class Connection(Resumable):
         link: the sending half.
         decoder: decodes received bytes to packets.
         keep_alive: the deadline for the peer's next packet.
-        table: the packets that the role accepts, by state.
+        table: the states of the role.
         state: the first state of the role.
     """
 
     def __init__(
-        self, link: Link, decoder: Decoder, keep_alive: KeepAlive, table: PacketTable, state: int
+        self, link: Link, decoder: Decoder, keep_alive: KeepAlive, table: StateTable, state: int
     ) -> None:
         super().__init__()
         self.link = link
@@ -295,6 +296,10 @@ class Connection(Resumable):
         """Detach the session: the connection ended; ``with_will``: the will is to be published. A
         role overrides it."""
 
+    def move(self, event: int) -> None:
+        """Go to the state after ``event``; see ``states``."""
+        self.state = self._table.next_state(self.state, event)
+
     def finish(self) -> None:
         """Take over nothing new from the peer from now on: a planned stop begins."""
         self._table = FINISHING
@@ -402,7 +407,7 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED
-        self.state = CLOSED
+        self.move(ENDED)
         self.close_reason = because
         self.is_reading_paused = False  # what still arrives is discarded
         self.link.close(drains, farewell)

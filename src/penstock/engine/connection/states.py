@@ -1,12 +1,12 @@
-"""The states of a connection and the packets that each of them accepts, as data for both roles.
+"""The states of a connection, as data for both roles: the packets that each accepts, and the next.
 
 A packet that a state does not accept is a protocol error (0x82), with the sentence of that state;
 ``Connection`` raises it before a role handles the packet. The decoder refuses packets whose first
 byte is wrong (``protocol/fixed_header.py``): a packet of the other direction, a second CONNECT,
 AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: received bytes wait for the answer to
 CONNECT. Before a planned stop (``runtime/stop.py``) a connection takes over nothing new: it drops
-all packets but those that complete what is under way, ``FINISHING``. `make docs` draws this table
-from the code::
+all packets but those that complete what is under way, ``FINISHING``. The state changes by events on
+our side, in ``Connection.move`` alone. `make docs` draws this from the tables::
 
       x accepted   . protocol error
 
@@ -27,6 +27,20 @@ from the code::
       PINGRESP             .             .            .             .             x
       DISCONNECT           .             x            x             .             x
       AUTH                 .             x            x             x             .
+
+      server   AWAIT_CONNECT
+                  ─ its credentials are checked ─▶ AWAIT_VERDICT
+      server   AWAIT_CONNECT
+                  ─ its enhanced authentication begins ─▶ AWAIT_AUTH
+      server   AWAIT_CONNECT, AWAIT_VERDICT, AWAIT_AUTH
+                  ─ CONNACK accepts it ─▶ CONNECTED
+      server   AWAIT_CONNECT, AWAIT_VERDICT, AWAIT_AUTH, CONNECTED
+                  ─ it ends ─▶ CLOSED
+
+      client   AWAIT_CONNACK
+                  ─ CONNACK accepts it ─▶ CONNECTED
+      client   AWAIT_CONNACK, CONNECTED
+                  ─ it ends ─▶ CLOSED
 """
 
 from __future__ import annotations
@@ -63,30 +77,67 @@ AWAIT_VERDICT: Final = 3
 AWAIT_AUTH: Final = 4
 AWAIT_CONNACK: Final = 5
 
+NAMES: Final = {
+    AWAIT_CONNECT: "AWAIT_CONNECT",
+    CONNECTED: "CONNECTED",
+    CLOSED: "CLOSED",
+    AWAIT_VERDICT: "AWAIT_VERDICT",
+    AWAIT_AUTH: "AWAIT_AUTH",
+    AWAIT_CONNACK: "AWAIT_CONNACK",
+}
+
+ENDED: Final = 0
+ACCEPTED: Final = 1
+VERDICT_DUE: Final = 2
+AUTH_DUE: Final = 3
+
+EVENTS: Final = {
+    VERDICT_DUE: "its credentials are checked",
+    AUTH_DUE: "its enhanced authentication begins",
+    ACCEPTED: "CONNACK accepts it",
+    ENDED: "it ends",
+}
+"""The events that move a connection to another state, in words."""
+
+_STATES: Final = len(NAMES)
+_EVENTS: Final = len(EVENTS)
 _PACKET_TYPES: Final = 16
+_NO_STATE: Final = 255
 _FLOW: Final = (PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP)  # both sides send and acknowledge
 
 
 @final
-class PacketTable:
-    """The packets that one role accepts, by state.
+class StateTable:
+    """The states of one role: the packets that each accepts, and where each event leads.
 
     Args:
-        rows: for each state the packet types that it accepts, and the sentence about any other
-            packet, in which ``{}`` stands for the packet. A state without a row accepts no packet.
+        packets: for each state the packet types that it accepts, and the sentence about any other
+            packet, in which ``{}`` stands for the packet. A state that is missing accepts none.
+        moves: for each state the next one, by event.
         drops_others: whether any other packet is dropped without a word.
     """
 
     def __init__(
-        self, rows: dict[int, tuple[tuple[int, ...], str]], drops_others: bool = False
+        self,
+        packets: dict[int, tuple[tuple[int, ...], str]],
+        moves: dict[int, dict[int, int]],
+        drops_others: bool = False,
     ) -> None:
-        self.rows = rows
+        self.packets = packets
+        self.moves = moves
         self.drops_others = drops_others
         self._accepts = bytes(  # index: 16 * state + packet type
             [
-                state in rows and packet_type in rows[state][0]
-                for state in range(AWAIT_CONNACK + 1)
+                state in packets and packet_type in packets[state][0]
+                for state in range(_STATES)
                 for packet_type in range(_PACKET_TYPES)
+            ]
+        )
+        self._next = bytes(  # index: 4 * state + event
+            [
+                moves.get(state, {}).get(event, _NO_STATE)
+                for state in range(_STATES)
+                for event in range(_EVENTS)
             ]
         )
 
@@ -94,14 +145,20 @@ class PacketTable:
         """Return whether the peer may send a packet of this type now."""
         return self._accepts[_PACKET_TYPES * state + packet_type] != 0
 
+    def next_state(self, state: i64, event: i64) -> int:
+        """Return the state after ``event``, which must be possible in ``state``."""
+        found = self._next[_EVENTS * state + event]
+        assert found != _NO_STATE, f"event {event} cannot come in state {state}"
+        return found
+
     def error(self, state: int, packet: Packet) -> RemoteProtocolError:
         """Return the protocol error of a ``packet`` that ``state`` does not accept."""
-        row = self.rows.get(state)
+        row = self.packets.get(state)
         sentence = "{} was received in a state that accepts no packets" if row is None else row[1]
         return RemoteProtocolError(reasons.PROTOCOL_ERROR, sentence.replace("{}", repr(packet)))
 
 
-SERVER: Final = PacketTable(
+SERVER: Final = StateTable(
     {
         AWAIT_CONNECT: (  # [MQTT-3.1.0-1]
             (CONNECT,),
@@ -115,11 +172,22 @@ SERVER: Final = PacketTable(
             (*_FLOW, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT, AUTH),
             "a connected client must not send {}",
         ),
-    }
+    },
+    {
+        AWAIT_CONNECT: {
+            VERDICT_DUE: AWAIT_VERDICT,
+            AUTH_DUE: AWAIT_AUTH,
+            ACCEPTED: CONNECTED,
+            ENDED: CLOSED,
+        },
+        AWAIT_VERDICT: {ACCEPTED: CONNECTED, ENDED: CLOSED},
+        AWAIT_AUTH: {ACCEPTED: CONNECTED, ENDED: CLOSED},
+        CONNECTED: {ENDED: CLOSED},
+    },
 )
-"""The packets that the server accepts."""
+"""The accepting role."""
 
-CLIENT: Final = PacketTable(
+CLIENT: Final = StateTable(
     {
         AWAIT_CONNACK: (  # [MQTT-3.2.0-1]
             (CONNACK, AUTH),
@@ -129,12 +197,17 @@ CLIENT: Final = PacketTable(
             (*_FLOW, SUBACK, UNSUBACK, PINGRESP, DISCONNECT),
             "a server must not send {} now",
         ),
-    }
+    },
+    {
+        AWAIT_CONNACK: {ACCEPTED: CONNECTED, ENDED: CLOSED},
+        CONNECTED: {ENDED: CLOSED},
+    },
 )
-"""The packets that the client accepts."""
+"""The connecting role."""
 
-FINISHING: Final = PacketTable(
+FINISHING: Final = StateTable(
     {CONNECTED: ((PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ, PINGRESP, DISCONNECT), "")},
+    {**SERVER.moves, **CLIENT.moves},
     drops_others=True,
 )
-"""The packets that either role handles before a planned stop."""
+"""Either role before a planned stop."""

@@ -33,7 +33,7 @@ from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
-from penstock.engine.connection.states import AWAIT_CONNACK, CLIENT, CLOSED, CONNECTED
+from penstock.engine.connection.states import ACCEPTED, AWAIT_CONNACK, CLIENT, CLOSED, CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_inbound import ClientInbound
 from penstock.engine.dialling.packet_id_cleanup import PacketIdCleanup
@@ -210,7 +210,7 @@ class ClientConnection(Connection):
             self._session.session_lost()
         elif connack.properties is not None:
             self.unknown_ids = unknown_ids(connack.properties, self._session)
-        self.state = CONNECTED
+        self.move(ACCEPTED)
         self.link.is_open = True
         if not present or self.link.qos_max < 2:
             self.needs_packet_id_cleanup = False

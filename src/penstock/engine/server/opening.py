@@ -32,11 +32,14 @@ from penstock.engine.connection.enhanced_authentication import EnhancedAuthentic
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
 from penstock.engine.connection.states import (
+    ACCEPTED,
+    AUTH_DUE,
     AWAIT_AUTH,
     AWAIT_CONNECT,
     AWAIT_VERDICT,
     CONNECTED,
     SERVER,
+    VERDICT_DUE,
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.memory.pool import Pool
@@ -207,7 +210,7 @@ class OpeningConnection(Connection):
         if method is not None:
             self._begin_exchange(connect, method, now)
             return
-        self.state = AWAIT_VERDICT
+        self.move(VERDICT_DUE)
         found = server.authenticate.check_credentials(self._credentials(connect), self.link)
         if found is not None:
             self._apply_verdict(found, now)
@@ -476,7 +479,7 @@ class OpeningConnection(Connection):
             record.set_authorize(self._authorize)
             server.wills.arm(self.client_id, record)
         self._session = session
-        self.state = CONNECTED
+        self.move(ACCEPTED)
         self.connected_at_us = now.steady_us
         server.connections[self.client_id] = self
         server.clients_max = max(server.clients_max, len(server.connections))
@@ -585,7 +588,7 @@ class OpeningConnection(Connection):
         if exchange is None:
             self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
             return
-        self.state = AWAIT_AUTH
+        self.move(AUTH_DUE)
         self._handshake = EnhancedAuthentication(method, exchange)
         assert connect.properties is not None
         self._step(connect.properties.authentication_data, now)
