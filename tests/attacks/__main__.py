@@ -3,7 +3,8 @@
 ::
 
     python -m tests.attacks --seconds 60 --write      # docs/attacks.md anew
-    python -m tests.attacks --only WebSocket          # those whose name has this word
+    python -m tests.attacks --only WebSocket          # those whose name has this word; --write
+                                                      # leaves the rows of the others
     python -m tests.attacks --mosquitto               # against Mosquitto instead
 """
 
@@ -60,7 +61,10 @@ def main(arguments: list[str]) -> int:
     if asked.write:
         begin = _BEGIN.format("--mosquitto --write" if asked.mosquitto else "--write")
         before, _, rest = DOCUMENT.read_text().partition(begin)
-        _, end, behind = rest.partition(_END)
+        known, end, behind = rest.partition(_END)
+        if asked.only:
+            rows = _merged(known.strip().splitlines()[attacks.HEAD.count("\n") + 1 :], rows)
+            table = "\n".join([attacks.HEAD, *rows]) + "\n"
         DOCUMENT.write_text(f"{before}{begin}\n{table}\n{end}{behind}")
     return int(not (held or asked.mosquitto))
 
@@ -85,6 +89,17 @@ def _outcome(
             return None
     rows.append(outcome.row())
     return outcome
+
+
+def _merged(known: list[str], played: list[str]) -> list[str]:
+    """Return the rows of a table with those that were ``played`` in the place of theirs."""
+    new = {_name(row): row for row in played}
+    merged = [new.pop(_name(row), row) for row in known]
+    return [*merged, *new.values()]
+
+
+def _name(row: str) -> str:
+    return row.split("|")[1].strip()
 
 
 def _not_played(name: str, why: str) -> str:
