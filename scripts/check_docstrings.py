@@ -6,6 +6,8 @@ everywhere      A docstring begins neither with a pronoun nor with a clause with
 functions       The first word is a verb in the imperative: "Return the line of …", "Yield peers
                 whose …". A property is a value, and its docstring may be a noun phrase. What is
                 returned has its verb too: "…; return whether …", and not "…; whether …".
+errors          A public function that raises an error by itself says so, or names the port it
+                implements ("see ``Store.commit``"). A command's docstring is its help text.
 arguments       What stands behind the name of an argument, attribute or error is a noun phrase
                 or a sentence: "the epoch of the log", and not "that of the log".
 """
@@ -40,7 +42,11 @@ ARGUMENT: Final = re.compile(
     r"^ +(\w+): (?:who|whom|whose|what|those|these|that|where|which)\b.*", re.MULTILINE
 )
 
+NO_ERRORS: Final = frozenset(("AssertionError", "Exit", "NotImplementedError"))
+COMMANDS: Final = "cli"  # the package whose docstrings users read
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.Module | ast.ClassDef
 Documented = ast.Module | ast.ClassDef | Function
 
 
@@ -49,7 +55,9 @@ def main() -> int:
     complaints = [
         f"{path.relative_to(SOURCES.parent)}:{complaint}"
         for path in sorted(SOURCES.rglob("*.py"))
-        for complaint in complaints_about(path.read_text(encoding="utf-8"))
+        for complaint in complaints_about(
+            path.read_text(encoding="utf-8"), COMMANDS in path.relative_to(SOURCES).parts
+        )
     ]
     for complaint in complaints:
         print(complaint, file=sys.stderr)
@@ -58,13 +66,41 @@ def main() -> int:
     return 1 if complaints else 0
 
 
-def complaints_about(source: str) -> Iterator[str]:
-    """Yield a complaint, with its line, about each docstring of a module that is no sentence."""
+def complaints_about(source: str, is_of_commands: bool = False) -> Iterator[str]:
+    """Yield a complaint, with its line, about each docstring of a module that is no sentence, or
+    silent about an error."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, Documented):
             yield from _about_docstring(node)
             yield from _about_variables(node.body)
+        if isinstance(node, Scope) and not is_of_commands:
+            for function in node.body:
+                if isinstance(function, Function) and not function.name.startswith("_"):
+                    yield from _about_errors(function)
+
+
+def _about_errors(function: Function) -> Iterator[str]:
+    text = ast.get_docstring(function)
+    raised = sorted(set(_raised(function.body)) - NO_ERRORS)
+    if text is None or not raised or re.search(r"[Rr]aise|see `", text):
+        return
+    yield f"{function.lineno}: {function.name} raises {', '.join(raised)}: say when."
+
+
+def _raised(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield the names of the errors that a function raises by itself."""
+    nodes: list[ast.AST] = [*body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            name = ast.unparse(error).rpartition(".")[2]
+            if name[:1].isupper():
+                yield name
+        nodes.extend(ast.iter_child_nodes(node))
 
 
 def _about_docstring(node: Documented) -> Iterator[str]:

@@ -130,7 +130,12 @@ class EtcdLog:
 
     def open(self, timeout_s: float) -> None:
         """Connect, verify the etcd cluster, and create the keys of the bounds if they do not
-        exist."""
+        exist.
+
+        Raises:
+            LogRefused: the user of the log may not use its keys.
+            LogUnavailable: etcd did not answer in time.
+        """
         ends_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -186,7 +191,11 @@ class EtcdLog:
         self._bounds = Bounds(self._bounds.first, after + 1)
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on, as one server has them."""
+        """Return entries from ``first`` on, as one server has them.
+
+        Raises:
+            EntryMissing: the server lacks an entry in the middle: its data are damaged.
+        """
         result = self.read_copy(first, count_max, timeout_s)
         for at, entry in enumerate(result):
             if entry.sequence != first + at:
@@ -197,7 +206,11 @@ class EtcdLog:
         return result
 
     def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on, as one server has them; some may be missing."""
+        """Return entries from ``first`` on, as one server has them; some may be missing.
+
+        Raises:
+            EntriesTrimmed: the log begins behind ``first``.
+        """
         count = max(1, min(count_max, _READ_ENTRIES_MAX, _READ_BYTES_AIM // self._entry_bytes))
         entries = _get(self._key(first), self._key(first + count), count, serializable=True)
         answer = self._read(
@@ -225,7 +238,11 @@ class EtcdLog:
         return Entry(sequence, from_base64(found[0].get("value", ""))) if found else None
 
     def bounds(self, timeout_s: float) -> Bounds:
-        """Return the bounds, confirmed by a majority."""
+        """Return the bounds, confirmed by a majority.
+
+        Raises:
+            LogMissing: etcd has no such log.
+        """
         body = {"success": [_get(self._first), _get(self._end)]}
         answer = self._read(_TXN, body, timeout_s)
         first, last = (_items_of(response) for response in answer["responses"])
@@ -286,7 +303,11 @@ class EtcdLog:
             self._compact(revision, ends_s)
 
     def state(self, timeout_s: float) -> LogState:
-        """Return the state; ``leader`` is empty if no majority of the servers answers."""
+        """Return the state; ``leader`` is empty if no majority of the servers answers.
+
+        Raises:
+            LogUnavailable: no server answers.
+        """
         ends_s = time.monotonic() + timeout_s
         statuses = self._statuses(ends_s)
         if not statuses:
@@ -320,7 +341,11 @@ class EtcdLog:
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
         """Make the first up-to-date server of ``preferred`` the leader, unless one of them
-        leads."""
+        leads.
+
+        Raises:
+            LogUnavailable: no server leads, or the leader did not answer.
+        """
         ends_s = time.monotonic() + timeout_s
         state = self.state(timeout_s)
         if not state.has_quorum:

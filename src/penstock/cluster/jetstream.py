@@ -236,7 +236,12 @@ class JetStreamLog:
         return self._nats.server
 
     def open(self, timeout_s: float) -> None:
-        """Connect, create the stream if it does not exist, and verify its configuration."""
+        """Connect, create the stream if it does not exist, and verify its configuration.
+
+        Raises:
+            LogRefused: the stream is another one, or the user may not use it.
+            LogUnavailable: JetStream did not answer in time.
+        """
         ends_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -259,7 +264,15 @@ class JetStreamLog:
                 time.sleep(_PAUSE_S)
 
     def append(self, data: bytes, after: int, timeout_s: float) -> None:
-        """Append an entry behind ``after``."""
+        """Append an entry behind ``after``.
+
+        Raises:
+            AppendRefused: the log does not end at ``after``.
+            AppendUnknown: the entry may be in the log.
+            LogRefused: another program writes to the subject.
+            LogUnavailable: the entry was not sent.
+            ValueError: the entry is too large.
+        """
         if len(data) > self.entry_bytes_max:
             raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
         if self._preferred_server:
@@ -289,7 +302,12 @@ class JetStreamLog:
             )
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on, from any replica."""
+        """Return entries from ``first`` on, from any replica.
+
+        Raises:
+            EntriesTrimmed: the log begins behind ``first``.
+            EntryMissing: the entry is missing at a replica and at the leader.
+        """
         ends_s = time.monotonic() + timeout_s
         found = self._batch(first, count_max, ends_s)
         if found and found[0].sequence == first:
@@ -317,7 +335,11 @@ class JetStreamLog:
         return [entry]
 
     def read_copy(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
-        """Return entries from ``first`` on, as the connected server's own copy has them."""
+        """Return entries from ``first`` on, as the connected server's own copy has them.
+
+        Raises:
+            LogUnavailable: no server answered from its own copy.
+        """
         ends_s = time.monotonic() + timeout_s
         try:
             for _ in range(_OWN_ATTEMPTS_MAX):
@@ -353,7 +375,11 @@ class JetStreamLog:
             self._api("STREAM.PURGE", {"seq": before}, ends_s)
 
     def state(self, timeout_s: float) -> LogState:
-        """Return the state of the stream; ``leader`` is empty if no leader of it answers."""
+        """Return the state of the stream; ``leader`` is empty if no leader of it answers.
+
+        Raises:
+            LogUnavailable: no server answers.
+        """
         ends_s = time.monotonic() + timeout_s
         try:
             self._nats.connect(ends_s)

@@ -23,7 +23,11 @@ _HEADER_BYTES: Final = 10
 
 
 def avro_decoder(definition: DecoderDefinition) -> Decoder:
-    """Return a decoder with the definition's columns, or one for each field of the schema."""
+    """Return a decoder with the definition's columns, or one for each field of the schema.
+
+    Raises:
+        ConfigError: fastavro is not installed.
+    """
     try:
         import fastavro  # noqa: F401 - only whether it is there
     except ImportError:

@@ -90,7 +90,12 @@ class ContainerNotation(NoQuickReader):
         self._schema_cache: OrderedDict[bytes, AvroSchema] = OrderedDict()
 
     def read(self, payload: bytes) -> object:
-        """Return the records of a payload."""
+        """Return the records of a payload.
+
+        Raises:
+            BrokenPayload: the payload is no whole container file, or has more values or records
+                than allowed.
+        """
         if not payload.startswith(MAGIC):
             raise BrokenPayload(
                 "The payload is no Avro container file, which begins with Obj and 01."

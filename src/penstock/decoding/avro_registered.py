@@ -66,7 +66,11 @@ class RegisteredAvro(NoQuickReader):
         self._writer_schemas: dict[int, AvroSchema] = {}
 
     def read(self, payload: bytes) -> object:
-        """Return the datum of a payload."""
+        """Return the datum of a payload.
+
+        Raises:
+            BrokenPayload: the payload names no schema of the registry, or does not fit it.
+        """
         schema_id = read_schema_id(payload)
         writer_schema = self._writer_schemas.get(schema_id)
         if writer_schema is None:

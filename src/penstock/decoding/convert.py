@@ -57,7 +57,11 @@ class UnfitValue(Exception):
 
 
 def to_string(value: Any) -> str:
-    """Return text unchanged, numbers and truth values as JSON writes them, UTF-8 bytes decoded."""
+    """Return text unchanged, numbers and truth values as JSON writes them, UTF-8 bytes decoded.
+
+    Raises:
+        UnfitValue: the value is an object, an array, or no UTF-8.
+    """
     if isinstance(value, str):
         value.encode()  # a lone surrogate is not text
         return value
@@ -88,6 +92,9 @@ def to_bool(value: Any) -> bool:
     """Convert true and false, 1 and 0, and the texts true, false, on, off, yes, no, 1, 0.
 
     Case does not matter.
+
+    Raises:
+        UnfitValue: the value is none of these.
     """
     if isinstance(value, bool):
         return value

@@ -21,7 +21,11 @@ _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    """Return a column for each property of the subject's schema; {} if the schema has none."""
+    """Return a column for each property of the subject's schema; {} if the schema has none.
+
+    Raises:
+        ConfigError: the schema is no JSON.
+    """
     assert definition.registry is not None  # checked by the caller
     schema = registry.subject_schema()
     where = f"schema of {definition.registry.subject}"

@@ -32,7 +32,11 @@ class MsgpackNotation:
         self._decode = msgspec.msgpack.Decoder().decode
 
     def read(self, payload: bytes) -> object:
-        """Return the one value of a payload."""
+        """Return the one value of a payload.
+
+        Raises:
+            BrokenPayload: the payload is not MessagePack.
+        """
         payload = with_text_keys(payload, read_head, _encode_text_key)
         try:
             return self._decode(payload)

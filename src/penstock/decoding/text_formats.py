@@ -34,7 +34,11 @@ class FormatNotation(NoQuickReader):
         self._read = read
 
     def read(self, payload: bytes) -> object:
-        """Return the object or objects of a payload."""
+        """Return the object or objects of a payload.
+
+        Raises:
+            BrokenPayload: the payload is empty.
+        """
         if not payload.strip():
             raise BrokenPayload("The payload is empty.")
         return self._read(payload)

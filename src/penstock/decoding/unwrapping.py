@@ -77,7 +77,11 @@ def strip_nul(payload: bytes) -> bytes:
 
 
 def to_utf8(payload: bytes, codec: str) -> bytes:
-    """Return text of an encoding as UTF-8, without a byte order mark."""
+    """Return text of an encoding as UTF-8, without a byte order mark.
+
+    Raises:
+        BrokenPayload: the payload is not of the encoding.
+    """
     try:
         return payload.decode(codec).removeprefix(_BOM).encode()
     except UnicodeError as error:

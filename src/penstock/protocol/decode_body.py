@@ -100,7 +100,11 @@ def check_at_end(reader: Reader, packet_type: int) -> None:
 
 def read_properties(reader: Reader, carrier: int) -> Properties | None:
     """Read property length and properties of a packet of type ``carrier``; return None if there are
-    none."""
+    none.
+
+    Raises:
+        RemoteProtocolError: 0x81, the properties end behind the packet's end.
+    """
     length = reader.varint()
     if length == 0:
         return None

@@ -68,7 +68,11 @@ class Reader:
         return self.position >= self.end
 
     def byte(self) -> int:
-        """Read a one-byte integer."""
+        """Read a one-byte integer.
+
+        Raises:
+            RemoteProtocolError: 0x81, the packet ends too early.
+        """
         position = self.position
         if position >= self.end:
             raise RemoteProtocolError(MALFORMED_PACKET, "the packet ends too early")
@@ -76,7 +80,11 @@ class Reader:
         return self.data[position]
 
     def two_bytes(self) -> int:
-        """Read a two-byte integer, big-endian."""
+        """Read a two-byte integer, big-endian.
+
+        Raises:
+            RemoteProtocolError: 0x81, the packet ends too early.
+        """
         position = self.position
         if position + 2 > self.end:
             raise RemoteProtocolError(MALFORMED_PACKET, "the packet ends too early")
@@ -89,7 +97,11 @@ class Reader:
         return high << 16 | self.two_bytes()
 
     def varint(self) -> int:
-        """Read a variable byte integer of one to four bytes (v5 §1.5.5)."""
+        """Read a variable byte integer of one to four bytes (v5 §1.5.5).
+
+        Raises:
+            RemoteProtocolError: 0x81, it is longer than needed, has over four bytes, or is cut off.
+        """
         value = 0
         shift = 0
         while True:
@@ -109,7 +121,11 @@ class Reader:
         return value
 
     def binary(self) -> bytes:
-        """Read binary data: a two-byte length and the bytes (v5 §1.5.6)."""
+        """Read binary data: a two-byte length and the bytes (v5 §1.5.6).
+
+        Raises:
+            RemoteProtocolError: 0x81, the length points behind the packet's end.
+        """
         length = self.two_bytes()
         start = self.position
         stop = start + length
@@ -132,7 +148,11 @@ class Reader:
 
 
 def append_two_bytes(out: BytesWriter, value: int) -> None:
-    """Append a two-byte integer."""
+    """Append a two-byte integer.
+
+    Raises:
+        LocalProtocolError: the value does not fit.
+    """
     if value < 0 or value > TWO_BYTE_MAX:
         raise LocalProtocolError(MALFORMED_PACKET, f"{value} does not fit into two bytes")
     out.append(value >> 8)
@@ -140,7 +160,11 @@ def append_two_bytes(out: BytesWriter, value: int) -> None:
 
 
 def append_four_bytes(out: BytesWriter, value: int) -> None:
-    """Append a four-byte integer."""
+    """Append a four-byte integer.
+
+    Raises:
+        LocalProtocolError: the value does not fit.
+    """
     if value < 0 or value > FOUR_BYTE_MAX:
         raise LocalProtocolError(MALFORMED_PACKET, f"{value} does not fit into four bytes")
     append_two_bytes(out, value >> 16)
@@ -148,7 +172,11 @@ def append_four_bytes(out: BytesWriter, value: int) -> None:
 
 
 def append_varint(out: BytesWriter, value: int) -> None:
-    """Append a variable byte integer in as few bytes as it needs [MQTT-1.5.5-1]."""
+    """Append a variable byte integer in as few bytes as it needs [MQTT-1.5.5-1].
+
+    Raises:
+        LocalProtocolError: the value is negative, or above 268,435,455.
+    """
     if value < 0 or value > VARINT_MAX:
         raise LocalProtocolError(
             MALFORMED_PACKET, f"{value} does not fit into a variable byte integer"
@@ -160,7 +188,11 @@ def append_varint(out: BytesWriter, value: int) -> None:
 
 
 def append_binary(out: BytesWriter, value: bytes) -> None:
-    """Append a two-byte length and the bytes."""
+    """Append a two-byte length and the bytes.
+
+    Raises:
+        LocalProtocolError: there are more than 65,535 bytes.
+    """
     if len(value) > TWO_BYTE_MAX:
         raise LocalProtocolError(MALFORMED_PACKET, "binary data is longer than 65535 bytes")
     append_two_bytes(out, len(value))

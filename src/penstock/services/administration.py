@@ -139,7 +139,11 @@ class Administration:
     # -- sessions ----------------------------------------------------------------------
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
-        """Return a page of sessions, the oldest first."""
+        """Return a page of sessions, the oldest first.
+
+        Raises:
+            ConfigError: the cursor is none of such a list.
+        """
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
@@ -167,7 +171,11 @@ class Administration:
         return recorded_events(self._server, request.client_id)
 
     async def explain(self, request: Explain) -> JsonObject:
-        """Return all facts about one client and a topic."""
+        """Return all facts about one client and a topic.
+
+        Raises:
+            ConfigError: there are too many offsets.
+        """
         if len(request.offsets) > OFFSETS_MAX:
             raise ConfigError(f"at most {OFFSETS_MAX} offsets may be asked about at once")
         if request.topic:
@@ -362,7 +370,11 @@ class Administration:
     # -- draining ----------------------------------------------------------------------
 
     async def drain(self, request: Drain) -> DrainState:
-        """Begin to drain the broker, or change the rate and the other server; return the state."""
+        """Begin to drain the broker, or change the rate and the other server; return the state.
+
+        Raises:
+            ConfigError: the rate or the other server's name is out of range.
+        """
         if not 0 < request.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
         name = request.server_reference
@@ -406,7 +418,11 @@ class Administration:
     # -- bans --------------------------------------------------------------------------
 
     async def list_bans(self, request: ListBans) -> Page:
-        """Return a page of bans, the oldest first; they are few, so all are read in one turn."""
+        """Return a page of bans, the oldest first; they are few, so all are read in one turn.
+
+        Raises:
+            ConfigError: the cursor is none of such a list.
+        """
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of bans")
@@ -429,7 +445,11 @@ class Administration:
 
     async def ban(self, request: MakeBan) -> str:
         """Ban a client, user or address; return the banned value in its canonical form, such as
-        ``10.0.0.0/8``."""
+        ``10.0.0.0/8``.
+
+        Raises:
+            ConfigError: there is no such address, or the ban lasts too long.
+        """
         if not 0 <= request.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         self._check_role(request)
@@ -450,7 +470,11 @@ class Administration:
         return made.value
 
     async def lift(self, request: LiftBan) -> bool:
-        """End a ban; return whether there was such a ban."""
+        """End a ban; return whether there was such a ban.
+
+        Raises:
+            ConfigError: there is no such address.
+        """
         self._check_role(request)
         try:
             was_banned = lift_ban(self._server, request.kind, request.value, request.by)

@@ -77,7 +77,11 @@ class FileStorage:
         return str(self._path)
 
     def read(self) -> bytes | None:
-        """Return the content; None if there is no file."""
+        """Return the content; None if there is no file.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
@@ -86,7 +90,11 @@ class FileStorage:
             raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
 
     def write(self, content: bytes) -> None:
-        """Replace the file and sync it."""
+        """Replace the file and sync it.
+
+        Raises:
+            StoreFailed: the file cannot be written.
+        """
         unfinished = self._path.with_name(self._path.name + ".new")
         try:
             with unfinished.open("wb") as file:

@@ -225,7 +225,11 @@ def _batches(log: Path) -> list[int]:
 
 
 def read_planned_end(directory: Path, batch_id: int) -> Position | None:
-    """Return the end of a planned batch; None if it has none, or its file was removed."""
+    """Return the end of a planned batch; None if it has none, or its file was removed.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     path = directory / "offsets" / str(batch_id)
     try:
         line = path.read_text(encoding="utf-8").splitlines()[_LINES_BEFORE_SOURCES]

@@ -282,7 +282,11 @@ class BatchReader(RangeReader, DataSourceReader):
         self.pushFilters = QuietPushFilters(self._push)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges from the start to the end of the query, split into tasks."""
+        """Return the ranges from the start to the end of the query, split into tasks.
+
+        Raises:
+            ConfigError: the end is before the start.
+        """
         ranges = []
         for server, log in self._brokers.read_all_offsets().items():
             start = self._brokers.find_position(server, self._options.starting_limits[server], log)

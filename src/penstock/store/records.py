@@ -259,7 +259,11 @@ def encode_segment(segment: PackedRun) -> bytes:
 
 
 def decode_segment(value: bytes) -> PackedRun:
-    """Return the segment that is stored as ``value``."""
+    """Return the segment that is stored as ``value``.
+
+    Raises:
+        ValidationError: the columns do not fit together.
+    """
     _, first, offsets, sizes, kinds, table = _segment.decode(value)
     count = len(kinds)
     if (len(offsets), len(sizes)) != (8 * count, 4 * count) or max(kinds, default=-1) >= len(table):

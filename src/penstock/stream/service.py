@@ -261,7 +261,11 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         ]
 
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
-        """Perform one of the actions of `list_actions`; return its answer as JSON."""
+        """Perform one of the actions of `list_actions`; return its answer as JSON.
+
+        Raises:
+            RequestError: there is no such action, or it is refused.
+        """
         try:
             role = _ROLE_OF.get(action.type, "")
             grant = _authorize(context, role)

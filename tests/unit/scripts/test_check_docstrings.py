@@ -47,3 +47,32 @@ def test_clauses_without_subject_or_verb(source: str, line: int, word: str) -> N
     (complaint,) = complaints_about(source)
     assert complaint.startswith(f"{line}: ")
     assert f"'{word}" in complaint
+
+
+RAISES = "    if a:\n        raise errors.Late(a)\n    raise Early from None"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f'def f(a):\n    """Do it.\n\n    Raises:\n        Early: it is.\n    """\n{RAISES}',
+        f'def f(a):\n    """Do it; see ``Port.f``."""\n{RAISES}',
+        f'def _f(a):\n    """Do it."""\n{RAISES}',
+        f"def f(a):\n{RAISES}",
+        'def f(a):\n    """Do it."""\n    def g():\n        raise Late',
+        'def f(a):\n    """Do it."""\n    try:\n        a()\n    except OSError:\n        raise',
+        'def f(a):\n    """Do it."""\n    raise NotImplementedError',
+    ],
+)
+def test_errors_that_are_told_or_are_no_callers_business(source: str) -> None:
+    assert list(complaints_about(source)) == []
+
+
+@pytest.mark.parametrize("before", ["", "class A:\n    "])
+def test_an_error_that_a_docstring_does_not_tell(before: str) -> None:
+    source = before + f'def f(a):\n    """Do it."""\n{RAISES}'.replace(
+        "\n", "\n    " if before else "\n"
+    )
+    assert len(list(complaints_about(source))) == 1
+    assert "f raises Early, Late: say when." in next(complaints_about(source))
+    assert list(complaints_about(source, is_of_commands=True)) == []

@@ -148,7 +148,11 @@ class ClientConnection(Connection):
     # -- packets -------------------------------------------------------------------------
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """Handle one packet that the state accepts."""
+        """Handle one packet that the state accepts.
+
+        Raises:
+            RemoteProtocolError: 0x82, nothing waits for this acknowledgement.
+        """
         if isinstance(packet, Publish):
             self._handle_publish(packet, now)
         elif isinstance(packet, Ack):

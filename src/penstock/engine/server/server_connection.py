@@ -179,7 +179,11 @@ class ServerConnection(OpeningConnection):
             self.inbound_limit.mark_left(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
-        """Reserve memory for a large packet that arrives, or pause reading: ``partial_packets``."""
+        """Reserve memory for a large packet that arrives, or pause reading: ``partial_packets``.
+
+        Raises:
+            RemoteProtocolError: 0x95, the packet is too large before CONNACK.
+        """
         budget = self._server.partial_packets
         if size_bytes == 0 or self.has_peer_closed:
             budget.release(self)

@@ -198,7 +198,11 @@ class MessageQueue:
         return found
 
     def pop(self) -> Delivery:
-        """Remove and return the next delivery to send. The queue must not be empty."""
+        """Remove and return the next delivery to send. The queue must not be empty.
+
+        Raises:
+            IndexError: the queue is empty.
+        """
         lane = self._next()
         if lane is None:
             raise IndexError("the message queue is empty")

@@ -110,7 +110,7 @@ class TableJob(ABC):
             return self.run_locked()
 
     def run_locked(self) -> Progress:
-        """Do the same for a caller that has the lock of the checkpoint."""
+        """Do the same for a caller that has the lock of the checkpoint; raise the same."""
         settings = self._settings
         with StreamClient(settings.server, 0, settings.credentials) as client:
             log = self._wait_for_log(client)

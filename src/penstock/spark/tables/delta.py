@@ -436,7 +436,11 @@ def _finder(delta: DeltaTable | None) -> FindNumber:
 
 
 def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
-    """Remove files of this age that belong to no version of a table; return their names."""
+    """Remove files of this age that belong to no version of a table; return their names.
+
+    Raises:
+        TableError: the table cannot be cleaned.
+    """
     try:
         return delta.vacuum(
             retention_hours=older_than_h,
