@@ -187,6 +187,31 @@ def test_a_listener_takes_another_certificate_and_the_others_stay(
     assert shown() != first
 
 
+def test_the_answer_says_which_certificate_has_expired(
+    broker: Broker, config: Path, tmp_path: Path
+) -> None:
+    """Only the log said it: "read again: the certificates" looked as if they were fine."""
+    authority = Authority(tmp_path)
+    broker.stop()
+
+    def configure(name: str, expired: bool) -> str:
+        certificate, key = authority.issue(name, "localhost", expired=expired)
+        config.write_text(
+            f'{START}[[listener.others]]\nname = "tls"\nkind = "tls"\nbind = "127.0.0.1:0"\n'
+            f'certificate = "{certificate}"\nkey = "{key}"\n'
+        )
+        return certificate
+
+    configure("good", False)
+    broker.start()
+    assert reload(broker).stderr == ""
+    old = configure("old", True)
+    done = reload(broker)
+    assert done.exit_code == 0
+    assert "read again: the certificates of listener tls" in done.stdout
+    assert f"penstock reload: listener tls: the certificate {old} expired on" in done.stderr
+
+
 def test_log_lines_go_to_another_file(broker: Broker, config: Path, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     config.write_text(f'{START}[log]\nfile = "{lines}"\nformat = "json"\n')

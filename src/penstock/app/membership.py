@@ -326,4 +326,4 @@ class RunningMember:
         self._children.apply_settings(settings)
         self._parts.certificates.use(settings)
         self._member.reload_mirror()
-        return outcome(read, self._children)
+        return outcome(read, self._children, self._parts.certificates.warnings())

@@ -144,14 +144,15 @@ def check_files(settings: Settings, processes: Processes) -> None:
         check_opentelemetry(settings.opentelemetry)
 
 
-def outcome(read: ReloadedSettings, processes: Processes) -> Reloaded:
-    """Return the answer to a reload: changed settings, settings that wait for a restart, and the
-    files that were read again."""
+def outcome(read: ReloadedSettings, processes: Processes, warnings: list[str]) -> Reloaded:
+    """Return the answer to a reload: changed settings, settings that wait for a restart, the files
+    that were read again, and ``warnings`` about them."""
     changes = read.comparison.changes
     return Reloaded(
         [_changed_entry(change) for change in changes if change.is_effective],
         [_changed_entry(change) for change in changes if change.effect is RESTART],
         _file_names(read.settings, processes),
+        warnings,
     )
 
 
@@ -303,7 +304,7 @@ class Reloading:
         ):
             parts.otlp.restart(arguments)
         self._certificates.use(settings)
-        reloaded = outcome(read, parts)
+        reloaded = outcome(read, parts, self._certificates.warnings())
         report(why, reloaded)
         note_action(
             parts.server,

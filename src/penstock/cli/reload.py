@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli.operator_commands import AsJson, ask_broker
@@ -23,6 +24,8 @@ def reload_settings(
     from penstock.control.admin_requests import Reload, Reloaded
 
     outcome: Reloaded = ask_broker(config, data_dir, Reload(), Reloaded)
+    for warning in outcome.warnings:
+        print(f"penstock reload: {warning}", file=sys.stderr)
     if as_json:
         print_objects([_object(change) for change in (*outcome.changed, *outcome.waiting)])
         return

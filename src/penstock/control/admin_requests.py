@@ -213,11 +213,13 @@ class Reloaded(msgspec.Struct, frozen=True):
         changed: the settings whose new values are in effect, for new connections at least.
         waiting: the settings whose new values take effect after a restart.
         read: the files that were read again, in words.
+        warnings: sentences about certificates in use that have expired, or soon will.
     """
 
     changed: list[Changed]
     waiting: list[Changed]
     read: list[str]
+    warnings: list[str] = []
 
 
 class Page(msgspec.Struct, frozen=True):

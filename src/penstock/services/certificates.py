@@ -128,6 +128,11 @@ class CertificateWatch:
                 self._said[key] = now_s
                 logger.log(_LEVELS[severity], "%s", Sentence(sentence))
 
+    def warnings(self) -> list[str]:
+        """Return what is wrong with the certificates in use by now, a sentence each."""
+        judged = (judge(found, self._clock()) for found in self._found)
+        return [sentence for severity, sentence in judged if severity != "ok"]
+
     async def run(self) -> None:
         """Judge the certificates again each hour, and when one expires, until cancelled."""
         while True:

@@ -151,7 +151,7 @@ export function control(place, page) {
     await done(page, async () => {
       const found = await act('/reload', {});
       const line = (one) => make('p', {}, `${one.setting}: ${one.old} → ${one.new}`);
-      answer.replaceChildren(make('h2', {}, 'Changed'), ...found.changed.map(line), make('h2', {}, 'Waiting for a restart'), ...found.waiting.map(line), make('p', { class: 'faint' }, `Read again: ${found.read.join(', ') || 'no files'}`));
+      answer.replaceChildren(make('h2', {}, 'Changed'), ...found.changed.map(line), make('h2', {}, 'Waiting for a restart'), ...found.waiting.map(line), make('p', { class: 'faint' }, `Read again: ${found.read.join(', ') || 'no files'}`), ...found.warnings.map((one) => make('p', { class: 'bad' }, one)));
       return found;
     }, (found) => `${found.changed.length} settings changed, ${found.waiting.length} wait for a restart`);
   }
