@@ -18,6 +18,7 @@ import typer
 from rich.table import Table
 
 from penstock.cli.broker_options import CONNECT_S_MAX, WHY_SILENT
+from penstock.cli.options import ConfigFile
 from penstock.cli.screen import Screen, print_objects
 from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
@@ -46,6 +47,8 @@ _READ_BYTES: Final = 65_536
 _VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
 _ROUNDS_MAX: Final = 2  # the first may have begun before we subscribed
 
+_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # of all addresses
+
 JsonObject = dict[str, Any]  # the flow of one client, docs/sys_topics.md
 
 
@@ -62,8 +65,12 @@ class Login(NamedTuple):
 
 def show_flow(
     broker: Annotated[
-        str, typer.Option("--broker", metavar="HOST:PORT", help="The broker's address.")
-    ] = "127.0.0.1:1883",
+        str | None,
+        typer.Option(
+            "--broker", metavar="HOST:PORT", help="The broker's address; as the settings say."
+        ),
+    ] = None,
+    config: ConfigFile = None,
     username: Annotated[
         str | None, typer.Option("--username", metavar="NAME", help="User name.")
     ] = None,
@@ -84,7 +91,8 @@ def show_flow(
     Window, queue, drops and limits of each client, those at a limit first.
     """
     login = Login(username, _password(password_file))
-    flows = read_flows(_address(broker), login, timeout_s)
+    address = _configured_address(config) if broker is None else _address(broker)
+    flows = read_flows(address, login, timeout_s)
     if as_json:
         print_objects(flows)
     else:
@@ -242,6 +250,18 @@ def _address(text: str) -> Address:
         return Address.parse(text)
     except ValueError:
         raise ConfigError(f"--broker is {text!r}, but must be {ADDRESS_FORM}") from None
+
+
+def _configured_address(config: Path | None) -> Address:
+    """Return the address on this machine of the first listener for plain TCP."""
+    from penstock.config.address import Address
+    from penstock.config.load import load_settings
+
+    for listener in load_settings(config).listener.enabled_listeners():
+        bind = listener.bind
+        if listener.kind == "tcp" and isinstance(bind, Address) and bind.port != 0:
+            return Address(_LOOPBACK.get(bind.host, bind.host), bind.port)
+    raise ConfigError("no listener of the settings is for plain TCP with a fixed port: --broker")
 
 
 def _password(path: Path | None) -> bytes | None:

@@ -1,10 +1,13 @@
 """The table of `penstock flow`, whatever clients call themselves."""
 
+from pathlib import Path
+
 import pytest
 
-from penstock.cli.flow import JsonObject, flow_table
+from penstock.cli.flow import JsonObject, _configured_address, flow_table
 from penstock.cli.screen import Screen
 from penstock.engine.memory.limit_usage import LIMITS
+from penstock.errors import ConfigError
 
 
 def flow_of(client_id: str) -> JsonObject:
@@ -31,3 +34,33 @@ def test_a_client_identifier_is_shown_as_it_is(
 ) -> None:
     Screen(pipe_width=160).print(flow_table([flow_of(client_id)], 10))
     assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("listeners", "address"),
+    [
+        ("", "127.0.0.1:1883"),
+        ('[listener]\nbind = "0.0.0.0:1884"\nallow_anonymous = true\n', "127.0.0.1:1884"),
+        (
+            '[listener]\nenabled = false\n[[listener.others]]\nname = "a"\nbind = "127.0.0.9:7"\n',
+            "127.0.0.9:7",
+        ),
+        (
+            (
+                '[listener]\nenabled = false\n[[listener.others]]\nname = "a"\nkind = "ws"\n'
+                'bind = "127.0.0.9:7"\n'
+            ),
+            None,
+        ),
+    ],
+)
+def test_the_address_is_that_of_the_settings(
+    listeners: str, address: str | None, tmp_path: Path
+) -> None:
+    config = tmp_path / "penstock.toml"
+    config.write_text(listeners)
+    if address is None:
+        with pytest.raises(ConfigError, match="--broker"):
+            _configured_address(config)
+        return
+    assert str(_configured_address(config)) == address
