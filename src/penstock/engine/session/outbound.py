@@ -155,8 +155,9 @@ class Outbound:
                 )
             )
         ):
-            ids = subscription_ids
-            self._transmission.send_qos0(link, message, retain, ids, at_once, now, passage)
+            self._transmission.send_qos0(
+                link, message, retain, subscription_ids, at_once, now, passage
+            )
         elif link is not None or self._backlog.limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             self._backlog.enqueue(waiting, message, False)
@@ -281,7 +282,7 @@ class Outbound:
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
             else:
-                transmission.send_new(link, head, message, now)
+                transmission.send_new(link, head, message, now, None)
             head = queue.head()
         transmission.congestion.update_queue_full(self._queue, now)
         transmission.congestion.set_cause(WINDOW if len(self._queue) > 0 else NOTHING, now)
@@ -338,7 +339,7 @@ class Outbound:
         self, link: Link, delivery: Delivery, message: Message, now: Now
     ) -> None:
         ids = delivery.subscription_ids
-        self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
+        self._transmission.send_qos0(link, message, delivery.retain, ids, False, now, None)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver the retained messages for a subscription, now and as room becomes free."""
@@ -512,8 +513,7 @@ class Outbound:
                 return
             qos = min(qos, passage.qos_max)
         if qos == 0:
-            ids = subscription_ids
-            transmission.send_qos0(link, message, retain, ids, at_once, now, passage)
+            transmission.send_qos0(link, message, retain, subscription_ids, at_once, now, passage)
             return
         delivery = Delivery(message, offset, qos, retain, subscription_ids)
         delivery.shared_origin = shared

@@ -113,11 +113,11 @@ class Transmission:
         delivery: Delivery,
         message: Message,
         now: Now,
-        passage: Passage | None = None,
+        passage: Passage | None,
     ) -> None:
         """Add ``delivery``, with the body ``message``, to the window, and send it.
 
-        ``passage`` is the answer of the outlet if it was just asked.
+        ``passage`` is the answer of the outlet if it was just asked, or None.
         """
         is_lowered = delivery.qos > link.qos_max
         if is_lowered:  # [MQTT-3.2.2-11]
@@ -195,7 +195,7 @@ class Transmission:
         duplicate: bool,
         at_once: bool,
         now: Now,
-        passage: Passage | None = None,
+        passage: Passage | None,
     ) -> bool:
         """Send the PUBLISH of ``entry``; return whether it was sent. If not, count it as
         dropped."""
@@ -237,11 +237,11 @@ class Transmission:
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
-        passage: Passage | None = None,
+        passage: Passage | None,
     ) -> None:
         """Send ``message`` with QoS 0; count it as dropped if the client does not read.
 
-        ``passage`` is the answer of the outlet if it was just asked.
+        ``passage`` is the answer of the outlet if it was just asked, or None.
         """
         if link.is_congested:
             self.congestion.set_cause(WRITE_BUFFER, now)
@@ -264,9 +264,10 @@ class Transmission:
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
-        ids = subscription_ids
         buffer = link.buffer_for_qos0(at_once)
-        size_bytes = add_publish(buffer, link, outgoing, 0, retain, False, 0, ids, batch, now)
+        size_bytes = add_publish(
+            buffer, link, outgoing, 0, retain, False, 0, subscription_ids, batch, now
+        )
         if size_bytes == 0:
             self._drop_too_large(message, 0)
             return
@@ -417,7 +418,7 @@ class Transmission:
         if entry.qos > link.qos_max:
             if link.qos_max == 0:
                 retain, ids = entry.retain, entry.subscription_ids
-                self.send_qos0(link, message, retain, ids, False, now)
+                self.send_qos0(link, message, retain, ids, False, now, None)
                 self.window.drop(entry.packet_id)
                 self._backlog.mark_changed()
                 self._report_acknowledged(entry)
@@ -426,7 +427,7 @@ class Transmission:
             self._backlog.mark_changed()
         is_new = entry.is_new_to_receiver
         entry.is_new_to_receiver = False
-        if self._send(link, entry, message, not is_new, False, now):
+        if self._send(link, entry, message, not is_new, False, now, None):
             if self.outlet is not None:
                 self.outlet.note_resent()
             if self._context.events is not None:
@@ -552,7 +553,7 @@ def _outgoing(
 ) -> Message | None:
     """Return the form in which ``message`` is sent; None if it does not pass ``outlet``.
 
-    ``passage`` is the answer of the outlet if it was just asked.
+    ``passage`` is the answer of the outlet if it was just asked, or None.
     """
     if passage is None:
         passage = outlet.passage(message)
