@@ -61,16 +61,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneSparkF
 
 
 # What takes minutes begins first, or one core would end with it while the others wait.
-LONGEST_FIRST = ("spark", "demo", "crash", "network", "attacks", "interop", "model", "contract")
+LONGEST_FIRST = (
+    *("spark", "demo", "operations", "unit/spark", "crash", "network"),
+    *("attacks", "interop", "model", "contract"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files by how long they take; within a directory they stay as they are."""
     tests = Path(__file__).parent
-    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
 
     def rank_of(item: pytest.Item) -> int:
-        return ranks.get(item.path.relative_to(tests).parts[0], len(ranks))
+        path = item.path.relative_to(tests)
+        inside = [rank for rank, name in enumerate(LONGEST_FIRST) if path.is_relative_to(name)]
+        return min(inside, default=len(LONGEST_FIRST))
 
     items.sort(key=rank_of)
     for item in items:

@@ -19,14 +19,15 @@ def _bytecode() -> str:
 def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
     """The environment of a Penstock under test: ``settings`` ("group.name") and no others.
 
-    Where Python writes no bytecode, each start would compile all source anew, which takes three
-    times as long as the rest of it: so bytecode is kept elsewhere for as long as the tests run.
+    Where Python writes no bytecode, each start would compile a source tree anew, which takes three
+    times as long as the rest of it: so its bytecode is kept elsewhere for as long as the tests run.
+    Packages that are installed have theirs.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     if "PYTHONPATH" in clean:
         paths = clean["PYTHONPATH"].split(os.pathsep)
         clean["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in paths)
-    if clean.pop("PYTHONDONTWRITEBYTECODE", ""):
+    if "PYTHONPATH" in clean and clean.pop("PYTHONDONTWRITEBYTECODE", ""):
         clean["PYTHONPYCACHEPREFIX"] = _bytecode()
     for setting, value in (settings or {}).items():
         clean[f"PENSTOCK_{setting.replace('.', '__')}".upper()] = str(value)
