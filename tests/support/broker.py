@@ -16,6 +16,7 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.environment import environment
-from tests.support.processes import PENSTOCK, Process, start_process
+from tests.support.processes import PENSTOCK, ForkedProcess, Process, start_process
 
 READY_WORD: Final = "penstock ready"
 SERVE: Final = (*PENSTOCK, "serve")
@@ -120,6 +121,8 @@ class Broker:
         self.address = address_of(words[words.index("ready") + 1])
         if "stream" in words:
             self.stream_address = address_of(words[words.index("stream") + 1])
+            if isinstance(self._process, ForkedProcess):
+                wait_for("its stream service, which is not forked", self._has_stream)
 
     def kill(self) -> None:
         """End it as a crash would: SIGKILL, to the broker alone."""
@@ -167,6 +170,13 @@ class Broker:
         held = ReservedPort(host)
         self._held.append(held)
         return host, held.port
+
+    def _has_stream(self) -> bool:
+        """Return whether somebody listens for readers of the log, or nobody will: it has ended."""
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            is_there = probe.connect_ex(self.stream_address) == 0
+        return is_there or self.process.poll() is not None
 
     def _ended(self) -> int:
         code = self.process.wait(DEADLINE_S)
