@@ -25,6 +25,14 @@ a call           the request to etcd (https://etcd.io/docs/v3.4/learning/api/)
 Each etcd server syncs its log before it counts towards the majority of a write, except with
 ``--unsafe-no-fsync``; no server reports that option, so it cannot be verified here. The log needs
 an etcd cluster of its own: compacting removes the history of other programs' keys, too.
+
+A server answers a transaction by its own data, and these can be other than those of the majority:
+where the disk of another one has lied, the entry that a crash took from the log may be applied at
+one server, which then takes what the others refuse. Raft changes nothing of the kind while one term
+lasts. So the first append in each term counts when a majority of the servers has the entry::
+
+      first append in a term ─▶ one server took it ─▶ a majority has it in its data ─▶ appended
+                                                          ╰ not in time: unknown; another server
 """
 
 from __future__ import annotations
@@ -127,6 +135,7 @@ class EtcdLog:
         self._entry_bytes = ENTRY_BYTES_MAX  # size of the largest entry of the last read
         self._members: list[Answer] = []
         self._bounds = Bounds(1, 0)  # the last known bounds
+        self._confirmed_term = ""  # of Raft, in which a majority has an entry of this writer
 
     def open(self, timeout_s: float) -> None:
         """Connect, verify the etcd cluster, and create the keys of the bounds if they do not
@@ -173,8 +182,9 @@ class EtcdLog:
             "success": [_put(key, to_base64(data)), _put(self._end, _sequence_value(after + 1))],
             "failure": [_get(self._end)],
         }
+        ends_s = time.monotonic() + timeout_s
         try:
-            answer = self._etcd.change(_TXN, body, time.monotonic() + timeout_s)
+            answer = self._etcd.change(_TXN, body, ends_s)
         except NotSent as error:
             raise LogUnavailable(str(error)) from error
         except NoAnswer as error:
@@ -187,7 +197,13 @@ class EtcdLog:
         if not answer.get("succeeded"):
             found = _items_of(answer["responses"][0])
             last = _sequence_of(found[0]) if found else None
+            if last is None or last < after:  # this server may have lost what the others have
+                self.leave_server()
             raise AppendRefused(f"the log ends at {last}, not at {after}")
+        term = str(answer["header"].get("raft_term"))
+        if term != self._confirmed_term:
+            self._confirm(after + 1, data, ends_s)
+            self._confirmed_term = term
         self._bounds = Bounds(self._bounds.first, after + 1)
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
@@ -380,6 +396,35 @@ class EtcdLog:
     def close(self) -> None:
         """Close the connections."""
         self._etcd.close()
+
+    def _confirm(self, sequence: int, data: bytes, ends_s: float) -> None:
+        """Wait until a majority of the servers has an entry in its own data.
+
+        Of a cluster whose servers are not all in cluster.log, that cannot be asked for.
+
+        Raises:
+            AppendUnknown: not in time; the next call goes to another server.
+        """
+        voting = sum(not member.get("isLearner") for member in self._members)
+        needed = voting // 2 + 1
+        urls = self._etcd.urls
+        body = {"key": self._key(sequence), "serializable": True}
+        while len(urls) >= needed:
+            having = 0
+            for url in urls:
+                limit_s = min(ends_s, time.monotonic() + _STATUS_S_MAX)
+                with contextlib.suppress(NotSent, NoAnswer, EtcdError):
+                    found = self._etcd.call_server(url, _RANGE, body, limit_s).get("kvs") or []
+                    having += bool(found) and from_base64(found[0].get("value", "")) == data
+            if having >= needed:
+                return
+            if time.monotonic() + _PAUSE_S >= ends_s:
+                self.leave_server()
+                raise AppendUnknown(
+                    f"{having} of {voting} etcd servers has the entry {sequence:,} that it took:"
+                    " its data may be other than those of the others"
+                )
+            time.sleep(_PAUSE_S)
 
     def _key(self, sequence: int) -> str:
         return to_base64(b"%b/log/%016x" % (self._name.encode(), sequence))

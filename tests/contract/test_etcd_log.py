@@ -1,0 +1,102 @@
+"""A server of etcd whose data are not those of the others: what it alone took is not in the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.etcd import EtcdLog
+from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable
+from penstock.config.cluster import Cluster
+from tests.support import etcd_cluster
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.etcd_cluster import EtcdCluster, EtcdServer
+
+pytestmark = etcd_cluster.needed
+
+ENTRIES = 9
+CALL_S = 3.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
+    servers = EtcdCluster(tmp_path)
+    try:
+        servers.start()
+        servers.wait_until_whole()
+        yield servers
+    finally:
+        servers.close()
+
+
+def log_of(cluster: EtcdCluster, end: int = 0) -> EtcdLog:
+    """A log whose calls go to a server by whose data the log ends there."""
+    log = EtcdLog(Cluster(log=cluster.urls, name="test"))
+    log.open(DEADLINE_S)
+
+    def is_there() -> bool:
+        if log.bounds(CALL_S).last != end:
+            log.leave_server()
+            return False
+        return True
+
+    wait_for("the server that says so", is_there)
+    return log
+
+
+def say_another_end(server: EtcdServer, end: int, other: int) -> None:
+    """Restart a server with another end of the log in its data, as after a crash that takes an
+    entry from the log which the server had applied."""
+    (database,) = server.store_dir.glob("member/snap/db")
+    found = re.compile(rb"(?<!log/)%016x" % end)  # not where it is the name of the entry
+    server.stop()  # with its database written to the end
+    content = database.read_bytes()
+    assert found.search(content)
+    database.write_bytes(found.sub(b"%016x" % other, content))
+    server.start()
+
+
+def test_an_entry_that_one_server_alone_took_is_not_acknowledged(cluster: EtcdCluster) -> None:
+    """A storm found it: a thousand commits were acknowledged that two of three servers refused."""
+    other = cluster.servers[2]
+    log = log_of(cluster)
+    for sequence in range(ENTRIES):
+        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+    log.close()
+    say_another_end(other, ENTRIES, ENTRIES + 1)
+    cluster.wait_until_whole()
+
+    log = log_of(cluster, ENTRIES + 1)
+    with pytest.raises(AppendUnknown, match="1 of 3 etcd servers has the entry 11"):
+        log.append(b"never", ENTRIES + 1, CALL_S)
+    assert log.bounds(CALL_S).last == ENTRIES  # another one's
+    log.append(b"next", ENTRIES, CALL_S)
+    log.append(b"and next", ENTRIES + 1, CALL_S)
+    log.close()
+
+
+def test_a_server_that_lacks_what_the_others_have_is_left(cluster: EtcdCluster) -> None:
+    other = cluster.servers[2]
+    log = log_of(cluster)
+    for sequence in range(ENTRIES):
+        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+    say_another_end(other, ENTRIES, ENTRIES - 1)
+    cluster.wait_until_whole()
+    log.close()
+
+    log = log_of(cluster, ENTRIES - 1)
+    with pytest.raises(AppendRefused, match="the log ends at 8, not at 9"):
+        log.append(b"next", ENTRIES, CALL_S)
+
+    def is_appended() -> bool:
+        try:
+            log.append(b"next", ENTRIES, CALL_S)
+        except (AppendRefused, LogUnavailable):
+            return log.bounds(CALL_S).last == ENTRIES + 1
+        return True
+
+    wait_for("another server", is_appended)
+    log.close()
