@@ -8,9 +8,9 @@ socket gets and when, and what each commit writes, key by key::
     python -m tests.model.same_bytes --base 0.1.0 --seeds 5000 --only broker --only room
 
 The earlier source is a revision of this repository; without ``--base`` it is the commit that
-brought transcripts, or the newest one after it whose message has a line ``Says-otherwise: why``:
-a change that is meant, and judged there. The exit code is 1 if the two differ; the first event that
-differs is shown for one seed of each simulation.
+brought transcripts, or for a simulation the newest one after it whose message has a line that names
+it, ``Says-otherwise: broker, room: why``: a change that is meant, and judged there. The exit code
+is 1 if the two differ; the first event that differs is shown for one seed of each simulation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -34,7 +35,7 @@ from tests.model.playing import SIMULATIONS
 HERE: Final = Path(__file__).parents[2]
 _MODULE: Final = "tests.model.transcript"
 _BROUGHT_BY: Final = "tests/model/transcript.py"
-_MEANT: Final = "^Says-otherwise: "
+_MEANT: Final = "Says-otherwise: "
 _SHOWN: Final = 3  # events before the first that differs
 _SHOWN_BYTES: Final = 200
 _PROGRESS_EVERY: Final = 100
@@ -54,25 +55,31 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="where to begin (0)")
     parser.add_argument("--only", action="append", choices=list(SIMULATIONS), metavar="NAME")
     asked = parser.parse_args(arguments)
-    base = asked.base or default_base()
+    names: list[str] = asked.only or list(SIMULATIONS)
+    by_base: dict[str, list[str]] = {}
+    for name in names:
+        by_base.setdefault(asked.base or default_base(name), []).append(name)
     differing = 0
-    with checked_out(base) as earlier:
-        print(f"compared with {base}:", flush=True)
-        for name in asked.only or SIMULATIONS:
-            differing += compare(name, earlier, HERE, range(asked.first, asked.first + asked.seeds))
+    for base, compared in by_base.items():
+        with checked_out(base) as earlier:
+            print(f"compared with {base}:", flush=True)
+            for name in compared:
+                seeds = range(asked.first, asked.first + asked.seeds)
+                differing += compare(name, earlier, HERE, seeds)
     return int(differing > 0)
 
 
-def default_base() -> str:
-    """Return the revision whose words count."""
-    for search in (
-        ("-1", "--extended-regexp", f"--grep={_MEANT}"),
-        ("--diff-filter=A", "--", _BROUGHT_BY),
-    ):
-        found = _git("log", "--format=%H", *search).decode().split()
-        if found:
-            return found[-1]
-    sys.exit(f"no commit of this repository has brought {_BROUGHT_BY}: say --base REVISION")
+def default_base(name: str) -> str:
+    """Return the revision whose words count for a simulation."""
+    meant = re.compile(f"^{_MEANT}([^:]+):", re.MULTILINE)
+    for revision in _git("log", "--format=%H", f"--grep=^{_MEANT}").decode().split():
+        told = meant.findall(_git("log", "-1", "--format=%B", revision).decode())
+        if any(name in names.split(", ") for names in told):
+            return revision
+    found = _git("log", "--format=%H", "--diff-filter=A", "--", _BROUGHT_BY).decode().split()
+    if not found:
+        sys.exit(f"no commit of this repository has brought {_BROUGHT_BY}: say --base REVISION")
+    return found[-1]
 
 
 @contextmanager
