@@ -46,6 +46,7 @@ TRIM_EVERY: Final = 50
 TRIM_LEAVES: Final = 30
 _AWAY: Final = 10  # records that are appended while a server is away
 _CUT_SHORT: Final = 1 << 60  # the position of a call that did not end
+_CALLS_SHOWN: Final = 8  # of a file that is not as the calls say
 _ANSWER_BEGINS: Final = "".join(f"\\x{byte:02x}" for byte in f'"stream":"{STREAM}"'.encode())
 _ANSWER: Final = re.compile(re.escape(_ANSWER_BEGINS) + r"((?:\\x[0-9a-f]{2}){0,60})")
 _SEQUENCE: Final = re.compile(rb', ?"seq":(\d+)')
@@ -387,7 +388,13 @@ class LogRecording:
                 for path in Path(root).rglob("*")
                 if path.is_file()
             }
-            assert sorted(expected) == sorted(found), "files came or went without a recorded call"
+            for name in {*expected} ^ {*found}:
+                seen = [call for call in calls if f"{root}/{name}" in (call.path, call.target)]
+                said = [
+                    f"{call.started}..{call.finished} {call.kind} {call.path} {call.target}"
+                    for call in seen[-_CALLS_SHOWN:]
+                ]
+                raise AssertionError(f"{name} came or went without a recorded call: {said}")
             for name, data in expected.items():
                 assert data == found[name], f"{name} changed without a recorded call"
 
