@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.support.disk_calls import (
     CREATE,
     CUT,
@@ -15,6 +17,7 @@ from tests.support.disk_calls import (
     WRITE,
     DiskCall,
     read_disk_calls,
+    was_done,
 )
 from tests.support.disk_model import Disk, Names, Style
 from tests.support.recording import without_the_undone
@@ -230,3 +233,19 @@ def test_a_write_to_a_file_opened_to_be_synced_is_synced(tmp_path: Path) -> None
 def test_a_name_below_an_open_directory_is_found() -> None:
     lines = [r'7 unlinkat(3<\x2f\x72\x2f\x64>, "\x66", 0) = 0']
     assert read_disk_calls(lines, "/r", 9) == [DiskCall(0, 0, REMOVE, "/r/d/f")]
+
+
+@pytest.mark.parametrize(
+    ("left", "is_done"),
+    [(b"headnews", True), (b"headold!", False), (b"head", False), (None, False)],
+)
+def test_a_write_that_a_kill_cut_short_was_done_or_not(
+    left: bytes | None, is_done: bool, tmp_path: Path
+) -> None:
+    """A server may end while another of its threads writes: a whole run failed for it once."""
+    if left is not None:
+        (tmp_path / "block").write_bytes(left)
+    write = DiskCall(1, 2, WRITE, "/disk/block", offset=4, data=b"news")
+    appended = write._replace(offset=-2)
+    assert was_done(write, "/disk", tmp_path) == is_done
+    assert was_done(appended, "/disk", tmp_path) == is_done

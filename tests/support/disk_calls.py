@@ -8,6 +8,7 @@ itself: from then on the page may reach the disk at any time.
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.system_calls import whole_lines
@@ -77,6 +78,29 @@ class DiskCall(NamedTuple):
     target: str = ""
     offset: int = 0
     data: bytes = b""
+
+
+def was_done(call: DiskCall, root: str, left: Path) -> bool:
+    """Return whether a call that a kill cut short did what it should, by what it left.
+
+    Args:
+        call: the call; a sync changes nothing to be seen.
+        root: the directory below which it was recorded.
+        left: where the files of that directory are now.
+    """
+    named = left / Path(call.path).relative_to(root)
+    if call.kind == WRITE:
+        content = named.read_bytes() if named.exists() else b""
+        begin = call.offset if call.offset >= 0 else max(0, len(content) - len(call.data))
+        return content[begin : begin + len(call.data)] == call.data
+    if call.kind == REMOVE:
+        return not named.exists()
+    if call.kind in (RENAME, LINK):
+        is_there = (left / Path(call.target).relative_to(root)).exists()
+        return is_there and (call.kind == LINK or not named.exists())
+    if call.kind == CREATE:
+        return named.exists() and (call.offset == 0 or named.stat().st_size == 0)  # or truncated
+    return call.kind == MAKE_DIRECTORY and named.exists()
 
 
 def read_disk_calls(lines: Iterable[str], root: str, end: int) -> list[DiskCall]:

@@ -34,7 +34,14 @@ from nats.js.errors import APIError, NotFoundError
 from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.disk_calls import REMOVE, SYNC, TRACED_CHANGES, WRITE, DiskCall, read_disk_calls
+from tests.support.disk_calls import (
+    SYNC,
+    TRACED_CHANGES,
+    WRITE,
+    DiskCall,
+    read_disk_calls,
+    was_done,
+)
 from tests.support.disk_model import Disk
 from tests.support.log_servers import answer_at
 from tests.support.process_tree import alive, in_session, kill
@@ -351,8 +358,11 @@ class LogRecording:
         self.calls: list[list[DiskCall]] = []
         with (directory / _TRACE).open() as lines:
             calls = read_disk_calls(self._seen(lines), summary["root"], _CUT_SHORT)
+        root = summary["root"]
         calls = [
-            self._ended(call) for call in calls if call.finished < _CUT_SHORT or _is_done(call)
+            self._ended(call)
+            for call in calls
+            if call.finished < _CUT_SHORT or was_done(call, root, Path(root))
         ]
         calls.sort(key=lambda call: call.finished)
         for root in self.roots:
@@ -418,9 +428,3 @@ class LogRecording:
     def _of_the_log(self, found: set[int]) -> list[int]:
         begin = self.acknowledged[0].at
         return sorted(at for at in found if begin < at <= self.end)
-
-
-def _is_done(call: DiskCall) -> bool:
-    """Whether a call that did not end did what it should: servers end while they remove files."""
-    assert call.kind == REMOVE, f"a kill cut a call short: {call}"
-    return not Path(call.path).exists()

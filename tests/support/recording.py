@@ -26,17 +26,14 @@ from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.disk_calls import (
     CREATE,
-    LINK,
-    MAKE_DIRECTORY,
     MAPPED,
     MAPPED_SUFFIX,
-    REMOVE,
-    RENAME,
     SYNC,
     TRACED,
     WRITE,
     DiskCall,
     read_disk_calls,
+    was_done,
 )
 from tests.support.disk_model import Disk
 from tests.support.ledger import Device
@@ -205,23 +202,10 @@ def without_the_undone(
             data = call.data.rstrip(b"\0")  # behind it may be zero bytes of a log's place
             if not any(path.read_bytes().rstrip(b"\0").endswith(data) for path in found):
                 continue
-        elif call.finished == end and not _is_done(call, root, left):
+        elif call.finished == end and not was_done(call, root, left):
             continue
         kept.append(call)
     return kept
-
-
-def _is_done(call: DiskCall, root: str, left: Path) -> bool:
-    """Whether a call other than a write did what it should; a sync changes nothing to be seen."""
-    named = left / Path(call.path).relative_to(root)
-    if call.kind == REMOVE:
-        return not named.exists()
-    if call.kind in (RENAME, LINK):
-        is_there = (left / Path(call.target).relative_to(root)).exists()
-        return is_there and (call.kind == LINK or not named.exists())
-    if call.kind == CREATE:
-        return named.exists() and (call.offset == 0 or named.stat().st_size == 0)  # or truncated
-    return call.kind == MAKE_DIRECTORY and named.exists()
 
 
 def _is_last_of_its_thread(call: DiskCall, lines: list[str]) -> bool:
