@@ -124,7 +124,7 @@ class _SharedSpark:
             return
         try:
             self._session.set_result(stack.enter_context(self._open_spark()))
-        except BaseException as error:
+        except Exception as error:  # after Ctrl-C the landings are told by `give_up`
             self._session.set_exception(error)
             raise
 
