@@ -158,7 +158,10 @@ def _said(source: Path, name: str, seeds: range, *more: str) -> Iterator[IO[str]
 
 
 def _git(*arguments: str) -> bytes:
-    return subprocess.run(("git", *arguments), cwd=HERE, check=True, stdout=subprocess.PIPE).stdout
+    done = subprocess.run(("git", *arguments), cwd=HERE, check=False, stdout=subprocess.PIPE)
+    if done.returncode:
+        sys.exit(done.returncode)  # git has said why
+    return done.stdout
 
 
 if __name__ == "__main__":

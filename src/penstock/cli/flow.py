@@ -261,7 +261,10 @@ def _configured_address(config: Path | None) -> Address:
         bind = listener.bind
         if listener.kind == "tcp" and isinstance(bind, Address) and bind.port != 0:
             return Address(_LOOPBACK.get(bind.host, bind.host), bind.port)
-    raise ConfigError("no listener of the settings is for plain TCP with a fixed port: --broker")
+    raise ConfigError(
+        "no listener of the settings is for plain TCP with a fixed port: give the address with"
+        " --broker"
+    )
 
 
 def _password(path: Path | None) -> bytes | None:
