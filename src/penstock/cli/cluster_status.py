@@ -217,7 +217,13 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
     primary = _primary_of(state)
     log = "does not answer"
     if state.kind:
-        quorum = "a majority is available" if state.has_quorum else "no majority"
+        from penstock.cluster.log import majority_answers
+
+        quorum = "no majority"
+        if state.has_quorum:
+            quorum = "a majority is available"
+        elif not state.leader and majority_answers([server.seen_s for server in state.servers]):
+            quorum = "a majority elects one"
         entries = f"entries {state.first:,} to {state.last:,}, {state.size_bytes:,} bytes"
         if state.first > state.last:
             entries = f"no entries after {state.last:,}"

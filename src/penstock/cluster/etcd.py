@@ -64,6 +64,7 @@ from penstock.cluster.log import (
     LogRefused,
     LogState,
     LogUnavailable,
+    majority_answers,
 )
 from penstock.config.cluster import Cluster
 from penstock.transport.dialling import TlsFiles
@@ -336,9 +337,8 @@ class EtcdLog:
         led = [status for status in known if status["header"]["member_id"] == leader_id]
         index = max(int(status.get("raftIndex", 0)) for status in led or known)
         nodes = tuple(_node(member, known, leader_id, index) for member in self._members)
-        heard = sum(node.seen_s is not None for node in nodes)
         names = {member["ID"]: _name_of(member) for member in self._members}
-        has_quorum = leader_id != "0" and heard * 2 > len(nodes)
+        has_quorum = leader_id != "0" and majority_answers([node.seen_s for node in nodes])
         try:
             self.bounds(max(0.001, ends_s - time.monotonic()))
         except LogMissing:

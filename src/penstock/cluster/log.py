@@ -119,6 +119,12 @@ class LogState(NamedTuple):
     has_quorum: bool
 
 
+def majority_answers(seen_s: Sequence[float | None]) -> bool:
+    """Return whether more than half of the servers answer; see ``LogNode.seen_s``. A majority that
+    answers and has no leader elects one."""
+    return sum(seen is not None for seen in seen_s) * 2 > len(seen_s)
+
+
 class ReplicatedLog(Protocol):
     """A log of entries on a majority of machines."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from penstock.cluster.log import LogMissing, LogState
+from penstock.cluster.log import LogMissing, LogState, majority_answers
 from penstock.cluster.reading import REMEDY
 from penstock.control.cluster_requests import SILENT_S, MemberState
 
@@ -67,7 +67,17 @@ def _log_problems(
             " at the network between; without a majority of them nothing is acknowledged"
         )
         return
-    if not log.has_quorum:
+    if (
+        not log.has_quorum
+        and not log.leader
+        and majority_answers([node.seen_s for node in log.nodes])
+    ):
+        yield (
+            "a majority of the servers of the cluster's log answers, and has no leader: it elects"
+            " one, and until then, a second or a few, nothing is acknowledged. If this stays, look"
+            " at the network between the servers, and at their logs"
+        )
+    elif not log.has_quorum:
         yield (
             "the cluster's log has no majority: nothing can be acknowledged. Start the servers that"
             " are missing"

@@ -55,3 +55,17 @@ def test_a_primary_that_is_silent_is_told_from_the_one_that_took_over(
     assert line_with("term 4").startswith("primary")
     assert "20" in line_with("follower")
     assert printed[-1] == "a was not heard for 8 s"
+
+
+def test_servers_that_elect_a_leader_are_told_from_too_few(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """ "No majority", of etcd whose leader was killed a moment before: two of three answered."""
+    answering = ServerState("c", True, False, 0, 0.0)
+    electing = [*STATE.servers, answering]
+    none = msgspec.structs.replace(STATE, leader="", has_quorum=False)
+    print_state(msgspec.structs.replace(none, servers=electing), as_json=False)
+    assert "leader none, a majority elects one" in capsys.readouterr().out
+    silent = [answering, *(msgspec.structs.replace(one, seen_s=None) for one in STATE.servers)]
+    print_state(msgspec.structs.replace(none, servers=silent), as_json=False)
+    assert "leader none, no majority" in capsys.readouterr().out

@@ -27,6 +27,11 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
         ([PRIMARY, STANDBY], LOG._replace(has_quorum=False), "has no majority"),
         (
             [PRIMARY, STANDBY],
+            LOG._replace(has_quorum=False, leader=""),
+            "log answers, and has no leader: it elects one",
+        ),
+        (
+            [PRIMARY, STANDBY],
             LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 7, 31.4))),
             "n2 of the cluster's log has not all that is acknowledged, and was last heard 31 s ago",
         ),
