@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.jetstream import nats_client
+from penstock.cluster.reading import UNREACHABLE
 from penstock.config.cluster import Cluster
+from penstock.control.cluster_requests import ClusterState
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from tests.support import etcd_cluster, nats_cluster
@@ -21,6 +23,8 @@ from tests.support.members import MemberBroker, Members
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.timeout(1200)
+
+GONE = "the servers of the cluster's log have no log of this name"
 
 
 @contextlib.contextmanager
@@ -47,6 +51,19 @@ def told(member: MemberBroker, *sentences: str) -> subprocess.CompletedProcess[s
         return run if all(sentence in run.stdout for sentence in sentences) else None
 
     return wait_for(f"{sentences} in the status", probe)
+
+
+def told_once(member: MemberBroker) -> None:
+    """Assert that a log that is gone is one problem, also when a member has a note about it."""
+
+    def probe() -> ClusterState | None:
+        state = member.state()
+        has_note = any(UNREACHABLE in one.note for one in state.members)
+        return state if has_note and not any(one.is_silent for one in state.members) else None
+
+    state = wait_for("a member that cannot read the log", probe)
+    (told,) = (one for one in state.problems if UNREACHABLE in one or GONE in one)
+    assert GONE in told
 
 
 @etcd_cluster.needed
@@ -80,9 +97,10 @@ def test_a_log_that_is_gone_is_told_by_both_members_and_not_created_again(tmp_pa
                 for member in members.all.values():
                     run = told(
                         member,
-                        "have no log of this name (JetStream: stream not found (10059))",
+                        f"{GONE} (JetStream: stream not found (10059))",
                     )
                     assert run.returncode == 1
                     assert "a majority is available" not in run.stdout
+                told_once(primary)
                 answer = client.request("$JS.API.STREAM.INFO.gone", b"", deadline_s)
                 assert b"stream not found" in answer.data

@@ -33,6 +33,7 @@ from penstock.cluster.beginning import (
 from penstock.cluster.log import LogMissing, LogUnavailable, ReplicatedLog
 from penstock.cluster.reading import (
     READ_S,
+    UNREACHABLE,
     ViewAhead,
     apply_next_entries,
     refuse_another_log,
@@ -167,7 +168,7 @@ class Follower:
                 self._phase = _Phase.FOLLOWING
             read = self._read(rank)
         except LogUnavailable as error:
-            self.note = f"the cluster's log cannot be reached: {error}"
+            self.note = f"{UNREACHABLE}{error}"
             if isinstance(error, LogMissing) and self.is_following:
                 self._phase = _Phase.COMPARING  # with the one that is created next
             if self.is_following and self._standby.should_claim(self._view.end, rank):
@@ -295,7 +296,7 @@ class Follower:
         except StoreError as error:
             writer.log.close()
             if not is_open and isinstance(error, LogUnavailable):
-                self.note = f"the cluster's log cannot be reached: {error}"
+                self.note = f"{UNREACHABLE}{error}"
                 return Progress.UNREACHABLE  # nothing was sent: retry without waiting for a lease
             logger.info("claimed nothing: %s", Sentence(str(error)))
             if kind == GENESIS:

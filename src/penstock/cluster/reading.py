@@ -123,6 +123,9 @@ def refuse_view_ahead(view: View, last: int) -> None:
         )
 
 
+UNREACHABLE: Final = "the cluster's log cannot be reached: "
+"""The beginning of the note of a member that gets no answer, or none with entries, from the log."""
+
 REMEDY: Final = (
     "the log lost entries, or it is another one. Put back the data of its servers. If they are"
     " gone, and this view is the newest, 'penstock cluster recover' begins a new log with it; if"

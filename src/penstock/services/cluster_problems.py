@@ -1,15 +1,18 @@
 """The problems of a cluster, each a sentence with the fact and the remedy. Pure.
 
+A fact is told once, with the names of the members that report it: what is wrong with the log, all
+members report.
+
 docs/cluster.md explains each problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from penstock.cluster.log import LogMissing, LogState, majority_answers
-from penstock.cluster.reading import REMEDY
+from penstock.cluster.reading import REMEDY, UNREACHABLE
 from penstock.control.cluster_requests import SILENT_S, MemberState
 
 SLOW_APPEND_S: Final = 0.2
@@ -33,17 +36,39 @@ def problems(
         entries_max: entries that the log keeps for a member that does not run.
         log_error: the reason why ``log`` is None.
     """
-    found = [f"{one.node}: {one.note}" for one in members if one.note]
-    found += [f"{one.node}: {one.server_note}" for one in members if one.server_note]
+    is_missing = isinstance(log_error, LogMissing)
+    notes = [(one.node, one.note) for one in members if not (is_missing and _cannot_read_log(one))]
+    found = [*_told_once(notes), *_told_once([(one.node, one.server_note) for one in members])]
     if isinstance(log_error, LogMissing):
         found += _missing_log_problems(members, log_error)
     else:
         found += _log_problems(log, entries_max, log_error)
     found += _member_problems(members)
     if log is not None:
+        found += _lost_entries_problems(members, log)
         for one in members:
             found += _view_problems(one, log, entries_max)
     return found
+
+
+def _told_once(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield each note once, behind the names of the members that have it.
+
+    Args:
+        notes: pairs of a member's name and its note, which is empty for none.
+    """
+    nodes: dict[str, list[str]] = {}
+    for node, note in notes:
+        if note:
+            nodes.setdefault(note, []).append(node)
+    for note, names in nodes.items():
+        yield f"{', '.join(names)}: {note}"
+
+
+def _cannot_read_log(member: MemberState) -> bool:
+    """Return whether ``member`` says that it cannot read the log, although it reaches its servers:
+    its heartbeats come by way of them."""
+    return member.note.startswith(UNREACHABLE) and not member.is_silent
 
 
 def _missing_log_problems(members: Sequence[MemberState], error: LogMissing) -> Iterator[str]:
@@ -148,14 +173,24 @@ def _member_problems(members: Sequence[MemberState]) -> Iterator[str]:
         )
 
 
+def _lost_entries_problems(members: Sequence[MemberState], log: LogState) -> Iterator[str]:
+    """Yield the problem that views are ahead of the log, without those whose members report it."""
+    if not log.has_quorum:
+        return
+    last = log.bounds.last
+    ahead = [one for one in members if one.applied > last and REMEDY not in one.note]
+    if ahead:
+        views = [f"that of {one.node} to entry {one.applied:,}" for one in ahead[1:]]
+        views.insert(0, f"the view of {ahead[0].node} has come to entry {ahead[0].applied:,}")
+        yield (
+            f"{', '.join(views)}, and the cluster's log ends at {last:,}, so nothing is"
+            f" acknowledged: {REMEDY}"
+        )
+
+
 def _view_problems(one: MemberState, log: LogState, entries_max: int) -> Iterator[str]:
     first, last = log.bounds
-    if one.applied > last and log.has_quorum:
-        yield (
-            f"the view of {one.node} has come to entry {one.applied:,}, and the cluster's log ends"
-            f" at {last:,}, so nothing is acknowledged: {REMEDY}"
-        )
-    elif one.applied + 1 < first:
+    if one.applied + 1 < first:
         yield (
             f"the view of {one.node} ends at {one.applied:,}, and the log begins at {first:,}: it"
             " is seeded from another member when it runs"

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.cluster.log import Bounds, LogMissing, LogNode, LogState, LogUnavailable
+from penstock.cluster.reading import REMEDY
 from penstock.control.cluster_requests import MemberState
 from penstock.services.cluster_problems import LAG_MAX, problems
 
@@ -87,6 +88,48 @@ def test_a_log_that_is_gone_is_told_apart_from_one_that_is_not_created_yet() -> 
     new = [replace(PRIMARY, applied=0), replace(STANDBY, applied=0)]
     (found,) = problems(new, None, 1000, gone)
     assert "is not created yet (stream not found)" in found
+
+
+def test_members_that_report_the_same_are_told_in_one_sentence() -> None:
+    full = "its disk is full"
+    members = [
+        replace(PRIMARY, note=full, server_note="n1 is lost"),
+        replace(STANDBY, note="it takes a copy of the view of a"),
+        replace(STANDBY, node="c", note=full, server_note="n1 is lost"),
+    ]
+    assert problems(members, LOG, 1000) == [
+        "a, c: its disk is full",
+        "b: it takes a copy of the view of a",
+        "a, c: n1 is lost",
+    ]
+
+
+def test_a_log_that_is_gone_is_told_once() -> None:
+    """Members that cannot read it are heard by way of its servers; one that is silent may have
+    another reason."""
+    unread = replace(STANDBY, note="the cluster's log cannot be reached: no replica answers")
+    members = [PRIMARY, unread, replace(unread, node="c")]
+    (found,) = problems(members, None, 1000, LogMissing("stream not found"))
+    assert "have no log of this name (stream not found)" in found
+    silent = replace(unread, node="c", heard_s=9.0)
+    found, *rest = problems([PRIMARY, unread, silent], None, 1000, LogMissing("stream not found"))
+    assert found == "c: the cluster's log cannot be reached: no replica answers"
+    assert sum("cluster's log" in sentence for sentence in rest) == 1
+    assert problems(members, LOG, 1000) == [
+        "b, c: the cluster's log cannot be reached: no replica answers"
+    ], "of a log that is there it is a problem of theirs"
+
+
+def test_a_log_that_lost_entries_is_told_once() -> None:
+    lost = LOG._replace(bounds=Bounds(1, 90))
+    (found,) = problems([PRIMARY, replace(STANDBY, applied=98)], lost, 1000)
+    assert (
+        "the view of a has come to entry 100, that of b to entry 98, and the cluster's log ends at"
+        " 90, so nothing is acknowledged: the log lost entries" in found
+    )
+    note = f"the view has come to entry 100 of the replicated log, which ends at 90: {REMEDY}"
+    members = [replace(PRIMARY, role="waiting", note=note), replace(STANDBY, note=note)]
+    assert [one for one in problems(members, lost, 1000) if REMEDY in one] == [f"a, b: {note}"]
 
 
 def test_a_leader_that_may_be_deposed_says_nothing_about_views() -> None:
