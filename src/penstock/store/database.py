@@ -97,7 +97,7 @@ COLUMN_FAMILIES: Final = (
 ARCHIVE_FAMILY: Final = "archive"
 
 FORMAT: Final = b"3"
-"""The format of all released versions. Versions before 0.1.0 wrote 1 and 2."""
+"""The format of all released versions."""
 FORMAT_KEY: Final = b"format"
 CLUSTER_POSITION_KEY: Final = b"cluster/position"
 """The key of the position in the cluster's log in a store that is a view of it. The log's records

@@ -38,7 +38,6 @@ from penstock.store.diagnosis import (
 )
 from penstock.store.watermark import Watermark, read_watermark
 
-_BEFORE_RELEASES: Final = (b"1", b"2")  # formats of versions before 0.1.0, which reads them
 _EPOCH_TIME: Final = "%Y%m%dT%H%M%S"
 _SECOND: Final = timedelta(seconds=1)
 
@@ -136,12 +135,9 @@ def refuse_format(version: bytes) -> None:
     """
     if version == FORMAT:
         return
-    remedy = "use the version that wrote it"
-    if version in _BEFORE_RELEASES:
-        remedy = "start version 0.1.0 on it once, which makes it one of that format"
     raise StoreFormatError(
         f"the store has format {version.decode(errors='replace')}, and this version of Penstock"
-        f" reads format {FORMAT.decode()}: {remedy}"
+        f" reads format {FORMAT.decode()}: use the version that wrote it"
     )
 
 
