@@ -16,7 +16,6 @@ from typing import Final, TypeAlias, final
 from penstock.engine.access.access import Authorize
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.memory.pool import Pool
 from penstock.engine.message import Message
 from penstock.protocol.packets import Subscription
 
@@ -206,8 +205,7 @@ class WillRecord:
     ``due_at_us`` is 0 while the client is connected, else the time at which the will delay ends, on
     the steady clock. ``username`` is the user who set the will, None for an anonymous client; that
     user's permissions are checked when the will is published. ``has_own_authorize`` is whether its
-    client's login had a port of its own, ``authorize``, for these permissions. ``account`` is the
-    account in which the will counts. Port and account are not stored.
+    client's login had a port of its own, ``authorize``, for these permissions; it is not stored.
     """
 
     def __init__(
@@ -224,7 +222,6 @@ class WillRecord:
         self.username = username
         self.has_own_authorize = has_own_authorize
         self.authorize: Authorize | None = None
-        self.account: Pool | None = None
 
     def set_authorize(self, authorize: Authorize | None) -> None:
         """Set the port of the login of its client; None = the broker's."""
@@ -237,7 +234,6 @@ class WillRecord:
             self.message, self.delay_s, due_at_us, self.username, self.has_own_authorize
         )
         record.authorize = self.authorize
-        record.account = self.account
         return record
 
 

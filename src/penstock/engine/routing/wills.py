@@ -52,12 +52,14 @@ class Wills:
         self._context = context
         self._router = router
         self._wills: dict[str, WillRecord] = {}
+        self._accounts: dict[str, Pool] = {}  # of the wills that do not count in the common one
         self._due: list[tuple[int, str]] = []  # a heap (time, client identifier), partly outdated
 
-    def arm(self, client_id: str, record: WillRecord) -> None:
-        """Store the will of a connection that was accepted."""
+    def arm(self, client_id: str, record: WillRecord, account: Pool | None) -> None:
+        """Store the will of a connection that was accepted; it counts in ``account``, None = the
+        common one."""
         self._delete(client_id)
-        self._set(client_id, record)
+        self._set(client_id, record, account)
         self._context.batch.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
@@ -93,6 +95,7 @@ class Wills:
 
     def publish(self, client_id: str, now: Now) -> None:
         """Publish and delete the will of ``client_id``, if there is one."""
+        account = self._accounts.get(client_id)
         record = self._delete(client_id)
         if record is None:
             return
@@ -107,7 +110,7 @@ class Wills:
             self._router.publish_bridge_state(message.topic, message.payload, now)
             return
         message.set_received_at(now.wall_us, now.lead_us)
-        self._router.publish(message, None, now, record.account)
+        self._router.publish(message, None, now, account)
 
     def publish_due(self, now: Now) -> None:
         """Publish the wills whose delay has passed."""
@@ -128,8 +131,7 @@ class Wills:
 
         Its client lost its connection when the broker stopped.
         """
-        record.account = account
-        self._set(client_id, record)
+        self._set(client_id, record, account)
         if record.due_at_us == 0:
             self.connection_lost(client_id, session_expiry_s, now)
         else:
@@ -146,17 +148,21 @@ class Wills:
         permissions = authorize.permissions(record.username, client_id)
         return permissions is None or permissions.may_publish(record.message.topic)
 
-    def _set(self, client_id: str, record: WillRecord) -> None:
+    def _set(self, client_id: str, record: WillRecord, account: Pool | None) -> None:
         self._wills[client_id] = record
-        account = record.account or self._context.accounts.common
-        account.count_will(record.message.size_bytes(), 1)
+        if account is not None:
+            self._accounts[client_id] = account
+        self._account_of(client_id).count_will(record.message.size_bytes(), 1)
 
     def _delete(self, client_id: str) -> WillRecord | None:
         record = self._wills.pop(client_id, None)
         if record is not None:
-            account = record.account or self._context.accounts.common
-            account.count_will(record.message.size_bytes(), -1)
+            self._account_of(client_id).count_will(record.message.size_bytes(), -1)
+            self._accounts.pop(client_id, None)
         return record
+
+    def _account_of(self, client_id: str) -> Pool:
+        return self._accounts.get(client_id) or self._context.accounts.common
 
     def _schedule(self, client_id: str, record: WillRecord) -> None:
         heappush(self._due, (record.due_at_us, client_id))

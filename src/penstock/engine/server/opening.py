@@ -475,9 +475,8 @@ class OpeningConnection(Connection):
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
             record = WillRecord(message, delay_s, 0, username)
-            record.account = session.account
             record.set_authorize(self._authorize)
-            server.wills.arm(self.client_id, record)
+            server.wills.arm(self.client_id, record, session.account)
         self._session = session
         self.move(ACCEPTED)
         self.connected_at_us = now.steady_us
