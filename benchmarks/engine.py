@@ -26,7 +26,7 @@ from typing import Final, final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Packet,

@@ -29,8 +29,8 @@ from rich.table import Table
 
 from benchmarks.machine import machine
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.commit import Commit
-from penstock.engine.message import Message
+from penstock.engine.api import Commit
+from penstock.engine.values.message import Message
 from penstock.spark.session import local_spark
 from penstock.store.rocks import RocksStore
 

@@ -24,9 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.subscriptions import resident_bytes
-from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.api import Commit, PreparedSessions, Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
     RecoveredState,
     SessionRecord,
     SessionState,
@@ -35,11 +38,6 @@ from penstock.engine.batch.records import (
     WindowPage,
     packet_id_checksum,
 )
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.routing.prepared_sessions import PreparedSessions
-from penstock.engine.server.server import Server
 from penstock.protocol.packets import Subscription
 from penstock.services.garbage import collect_in_portions, freezing
 from penstock.store.chunk import encode_key

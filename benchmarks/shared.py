@@ -14,12 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.subscriptions import VERSION, Engine
-from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.clock import Now
-from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.server.server import Server
+from penstock.engine.api import Commit, Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import RecoveredState
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Puback, Subscribe, Subscription
 from penstock.version import build_kind

@@ -26,11 +26,10 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.api import Server, ServerConnection
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.records import RecoveredState
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,

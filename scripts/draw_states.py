@@ -1,7 +1,7 @@
 """Draw which packets each state of a connection accepts, and where each event leads, from the
 tables of both roles.
 
-The drawing stands in the docstring of src/penstock/engine/connection/states.py. With --write it is
+The drawing stands in the docstring of src/penstock/engine/values/states.py. With --write it is
 written there; a test fails while it is out of date.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from penstock.engine.connection.states import (
+from penstock.engine.values.states import (
     AWAIT_AUTH,
     AWAIT_CONNACK,
     AWAIT_CONNECT,
@@ -25,7 +25,7 @@ from penstock.engine.connection.states import (
 )
 from penstock.protocol.kinds import AUTH, CONNECT, packet_name
 
-MODULE: Final = "src/penstock/engine/connection/states.py"
+MODULE: Final = "src/penstock/engine/values/states.py"
 DRAWN: Final = re.compile(r"(?<=::\n\n) {6}x accepted.*?\n(?=\"\"\")", re.DOTALL)
 
 COLUMNS: Final[list[tuple[StateTable, int]]] = [

@@ -14,7 +14,7 @@ from penstock.config.group import effect_of, explanations
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
-from penstock.engine.change_effects import BY_PART, ChangeEffect
+from penstock.engine.values.change_effects import BY_PART, ChangeEffect
 
 DOCUMENT: Final = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 _INTRODUCTION: Final = """\

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will

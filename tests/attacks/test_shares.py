@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.protocol.kinds import V31
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from tests.attacks.attack import TIMEOUT_S, Attack, Target, check, play, send_all, swallow

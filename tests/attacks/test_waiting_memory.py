@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from tests.attacks.attack import TIMEOUT_S, Attack, Target, check, one_of, play, send_all, swallow
 

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import ServerOptions, SharingOptions
-from penstock.engine.reporting import drop_counts
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import ServerOptions, SharingOptions
 from penstock.protocol.kinds import (
     AUTH,
     CONNACK,
@@ -408,7 +408,7 @@ def test_message_expiry(waited_s: float, left_s: int | None, as_will: bool) -> N
     bench.commit()
     got = [packet.properties for packet in publishes(line.read())]
     assert got == ([] if left_s is None else [Properties(message_expiry_interval=left_s)])
-    assert bench.server.drops.counts[drop_counts.EXPIRED] == (left_s is None)
+    assert bench.server.drops.counts[drop_reasons.EXPIRED] == (left_s is None)
 
 
 @covers("in", WILL, "will_delay_interval")
@@ -459,7 +459,7 @@ def test_a_payload_that_is_not_the_text_it_says(qos: int, checked: bool) -> None
     bench.commit()
     answers = line.read()
     assert len(publishes(reader.read())) == (not checked)
-    assert bench.server.drops.counts[drop_counts.PAYLOAD_FORMAT] == checked
+    assert bench.server.drops.counts[drop_reasons.PAYLOAD_FORMAT] == checked
     if not checked:
         assert line.connection.link.is_closed is False
         return

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.store.archive import decode_piece
 from penstock.store.archiving import read_archives
 from penstock.store.database import ARCHIVE_FAMILY

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError
 from penstock.store import archiving
 from penstock.store.archive import ARCHIVE, decode_archive, encode_archive

@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import (
+from penstock.engine.session.window import PAGE_PLACES
+from penstock.engine.values.records import (
+    AWAIT_PUBREC,
+    PAGE_IDENTIFIERS,
     SessionState,
     UnreleasedEntry,
     WindowEntry,
     WindowPage,
+    ids_in,
     packet_id_checksum,
+    pages_of,
 )
-from penstock.engine.session.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
-from penstock.engine.session.window import AWAIT_PUBREC, PAGE_PLACES
 from penstock.errors import StoreError
 from penstock.store import records
 from penstock.store.chunk import encode_key

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import SubscriptionRecord, WillRecord, WindowPage
-from penstock.engine.message import Message
-from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    SubscriptionRecord,
+    WillRecord,
+    WindowPage,
+)
 from penstock.errors import StoreError, StoreFormatError
 from penstock.protocol.packets import Subscription
 from penstock.store.chunk import encode_key

@@ -12,9 +12,9 @@ import pytest
 from rocksdict import WriteBatch, WriteOptions
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.batch.records import WillRecord
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import columns_of
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import WillRecord
 from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError
 from penstock.store.archive import decode_span
 from penstock.store.backup import back_up_offline, restore

@@ -8,8 +8,13 @@ from random import Random
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.routing.prepared_sessions import PreparedSessions
+from penstock.engine.server.server import Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
     GROUP_KEY_PREFIX,
     RecoveredState,
     SessionRecord,
@@ -19,11 +24,6 @@ from penstock.engine.batch.records import (
     WindowPage,
     packet_id_checksum,
 )
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.routing.prepared_sessions import PreparedSessions
-from penstock.engine.server.server import Server
 from penstock.errors import StoreBroken
 from penstock.protocol.packets import Subscription
 from penstock.store.parts import LARGE_BYTES

@@ -10,7 +10,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
 from penstock.store import identity
 from penstock.store.backup import back_up_offline

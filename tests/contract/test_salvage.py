@@ -22,16 +22,16 @@ from typing import Any
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
     ProducerRecord,
     RecoveredState,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
 )
-from penstock.engine.message import Message
-from penstock.engine.session.window import AWAIT_PUBACK
 from penstock.errors import StoreError
 from penstock.protocol.packets import Subscription
 from penstock.store import copying

@@ -12,8 +12,11 @@ from typing import TypeAlias
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
     ProducerRecord,
     RecoveredState,
     SessionRecord,
@@ -23,9 +26,7 @@ from penstock.engine.batch.records import (
     WindowEntry,
     WindowPage,
 )
-from penstock.engine.batch.steady_clock import ClockRecord, Leads
-from penstock.engine.message import Message
-from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
+from penstock.engine.values.steady_clock import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.store.api import Store

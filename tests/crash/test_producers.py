@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
+from penstock.engine.values.producer_properties import PRODUCER, SEQUENCE
 from penstock.protocol.packets import Puback, Publish
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.connection.states import CLOSED
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.states import CLOSED
 from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

@@ -25,8 +25,8 @@ from penstock.cluster.view import ForeignView, Superseded, View
 from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import RecoveredState
 from penstock.engine.server.server import Server
+from penstock.engine.values.records import RecoveredState
 from penstock.errors import StoreFailed
 from penstock.store.identity import begin_epoch
 from penstock.store.rocks import RocksStore

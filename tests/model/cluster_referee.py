@@ -23,8 +23,8 @@ from penstock.cluster.record import (
     decode_record,
     encode_position,
 )
-from penstock.engine.batch.steady_clock import Leads
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
+from penstock.engine.values.steady_clock import Leads
 from penstock.store.chunk import decode_chunk, decode_key
 from penstock.store.database import CLUSTER_POSITION_KEY
 from penstock.store.identity import EPOCH

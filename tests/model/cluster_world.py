@@ -19,9 +19,9 @@ from penstock.cluster.beats import COMPARED_ROLES
 from penstock.cluster.follower import AHEAD_S
 from penstock.cluster.histories import is_to_begin
 from penstock.cluster.seeding import is_other_history
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.records import RecoveredState
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
 from penstock.store.identity import EPOCH, find_begin

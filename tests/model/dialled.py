@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.clock import Now
-from penstock.engine.connection.states import CLOSED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
-from penstock.engine.message import Message
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
+from penstock.engine.values.states import CLOSED
 from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

@@ -20,12 +20,13 @@ from typing import Final
 
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import RecoveredState, SessionRecord
-from penstock.engine.clock import Now
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.reporting.drop_counts import REASONS, Drops
+from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import REASONS
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import RecoveredState, SessionRecord
 from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode_ack

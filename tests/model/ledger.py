@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.protocol.packets import Publish
 
 

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting import drop_counts
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.kinds import V5
 from tests.model.endpoint import Endpoint
 from tests.model.traffic import Traffic
@@ -71,17 +71,17 @@ class Profile:
         """Return the reasons to drop that a run can have."""
         possible: set[int] = set()
         if any(self.max_mqueue_len):
-            possible.add(drop_counts.QUEUE_FULL)
+            possible.add(drop_reasons.QUEUE_FULL)
         if self.refuse_every and self.version == V5:
-            possible.add(drop_counts.REJECTED)
+            possible.add(drop_reasons.REJECTED)
         if self.qos0:
-            possible |= {drop_counts.QOS0_OFFLINE, drop_counts.SLOW_CONSUMER}
+            possible |= {drop_reasons.QOS0_OFFLINE, drop_reasons.SLOW_CONSUMER}
         if self.trims:
-            possible.add(drop_counts.RETENTION)
+            possible.add(drop_reasons.RETENTION)
         if self.expires and self.version == V5:
-            possible.add(drop_counts.EXPIRED)
+            possible.add(drop_reasons.EXPIRED)
         if self.small_packets and self.version == V5:
-            possible.add(drop_counts.PACKET_TOO_LARGE)
+            possible.add(drop_reasons.PACKET_TOO_LARGE)
         return possible
 
 

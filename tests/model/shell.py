@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from penstock.engine.batch.commit import BodyRequester, Commit
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.engine.wire.link import Link
 from penstock.store.api import Store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.clock import Now
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
+from penstock.engine.values.clock import Now
 from tests.model.dialled import Accepting, Dialled
 from tests.model.link import LinkWorld, Make
 from tests.model.seeds import TIMEOUT_S, play_seeds

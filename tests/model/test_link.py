@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.values.drop_reasons import REASONS
 from tests.model.endpoint import Endpoint
 from tests.model.link import TOPICS, TRACE_LENGTH, LinkWorld, Make, Profile
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay

@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.clock import Now
-from penstock.engine.reporting.drop_counts import SESSION_ENDED
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import SESSION_ENDED
+from penstock.engine.values.records import RecoveredState
 from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

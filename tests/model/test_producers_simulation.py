@@ -16,8 +16,8 @@ from typing import Final, final
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.producer_properties import PRODUCER, SEQUENCE
 from penstock.protocol.packets import (
     Connack,
     Connect,

@@ -17,14 +17,14 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.commit import Commit
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.session.session import Session
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.message import Message
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
@@ -36,7 +36,7 @@ ROUNDS_TO_REST: Final = 600
 TOPICS: Final = ("a", "b", "c")
 SHARED: Final = ("$share/g/s", "$share/h/s")  # each gets one copy of topic s
 ALL_TOPICS: Final = (*TOPICS, "s")
-QOS_0_ONLY: Final = (drops.QUEUE_FULL, drops.SLOW_CONSUMER, drops.QOS0_OFFLINE)
+QOS_0_ONLY: Final = (drop_reasons.QUEUE_FULL, drop_reasons.SLOW_CONSUMER, drop_reasons.QOS0_OFFLINE)
 
 
 @final
@@ -343,7 +343,10 @@ class Crowd:
         check_waiting(self.bench.server)
         counts = self.bench.server.drops.counts
         for reason, count in enumerate(counts):
-            assert count == 0 or reason in (*QOS_0_ONLY, drops.NO_PERMISSION), (reason, count)
+            assert count == 0 or reason in (*QOS_0_ONLY, drop_reasons.NO_PERMISSION), (
+                reason,
+                count,
+            )
         for client in self.clients:
             for sent in client.all:
                 for receiver in self.receivers[sent.topic]:

@@ -24,16 +24,16 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
-from penstock.engine.options import STRATEGIES, SharingOptions
-from penstock.engine.reporting import drop_counts
 from penstock.engine.routing.session_registry import LowestOffsetSearch
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session
-from penstock.engine.session.window import AWAIT_PUBCOMP
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.values.options import STRATEGIES, SharingOptions
+from penstock.engine.values.records import AWAIT_PUBCOMP
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -294,7 +294,7 @@ class World:
         for action in random.choices(actions, weights, k=STEPS):
             if self.varied and action in lines_end:  # what is on the wire of QoS 0 came
                 self.trim_log()
-            full = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
+            full = self.counted(drop_reasons.QUEUE_FULL) + self.counted(drop_reasons.MEMORY_FULL)
             self.ends = False
             action()
             check_waiting(self.bench.server)
@@ -303,7 +303,7 @@ class World:
             if action == self.crash or random.random() < 0.5:
                 self.settle()
             if action != self.publish and not self.ends:  # what is handed on has a place
-                now = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
+                now = self.counted(drop_reasons.QUEUE_FULL) + self.counted(drop_reasons.MEMORY_FULL)
                 assert now == full
 
     def counted(self, reason: int) -> int:
@@ -330,14 +330,14 @@ class World:
         expiry = Properties(message_expiry_interval=2) if random.random() < 0.05 else None
         qos = random.choice((0, 1, 1, 2) if self.varied else (1, 1, 2))
         had_room = self.alone and qos > 0 and self._has_room(topic, len(payload) + 70)
-        full = self.bench.server.drops.counts[drop_counts.QUEUE_FULL]
+        full = self.bench.server.drops.counts[drop_reasons.QUEUE_FULL]
         packet = Publish(topic, payload, qos, packet_id=number if qos else 0)
         packet.properties = expiry
         self.publisher.send(packet)
         if qos == 0:
             self.expected += self._copies[number]
         if had_room:
-            assert self.bench.server.drops.counts[drop_counts.QUEUE_FULL] == full
+            assert self.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == full
 
     def _has_room(self, topic: str, size_bytes: int) -> bool:
         """Whether a member that may have it has, or their queue."""
@@ -381,7 +381,7 @@ class World:
         session = member.session
         if member.line is not None and session is not None:
             self.ends = True
-            ended = self.counted(drop_counts.SESSION_ENDED)
+            ended = self.counted(drop_reasons.SESSION_ENDED)
             held = session.window_length + session.queue_length
             for group in self.groups:
                 if list(group.members.by_session) == [session]:
@@ -394,7 +394,7 @@ class World:
             member.line.send(Disconnect(0, Properties(session_expiry_interval=0)))
             member.gone()
             member.clean = True
-            lost = self.counted(drop_counts.SESSION_ENDED) - ended
+            lost = self.counted(drop_reasons.SESSION_ENDED) - ended
             assert lost <= (in_flight if others and self.alone else held)
 
     def subscribe(self, member: Member) -> None:
@@ -553,8 +553,8 @@ def play_varied(seed: int) -> World:
     world = World(seed, varied=True)
     world.run(crashes=seed % 2 == 1)
     world.rest()
-    assert world.counted(drop_counts.RETENTION) == 0
-    assert not world.guarded or world.counted(drop_counts.NO_PERMISSION) == 0
+    assert world.counted(drop_reasons.RETENTION) == 0
+    assert not world.guarded or world.counted(drop_reasons.NO_PERMISSION) == 0
     return world
 
 

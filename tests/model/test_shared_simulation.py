@@ -13,9 +13,9 @@ from typing import Final, final
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import STRATEGIES, SharingOptions
-from penstock.engine.reporting.drop_counts import SESSION_ENDED
+from penstock.engine.values.drop_reasons import SESSION_ENDED
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import STRATEGIES, SharingOptions
 from penstock.protocol.packets import (
     Connack,
     Connect,

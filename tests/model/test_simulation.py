@@ -15,8 +15,8 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
 from penstock.engine.routing.prepared_sessions import PreparedSessions
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Packet, Puback, Publish, Pubrec
 from penstock.protocol.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED

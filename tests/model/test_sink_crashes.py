@@ -27,10 +27,10 @@ import pytest
 from penstock.control import client as control
 from penstock.control.client import PublishProgress
 from penstock.engine.batch.commit import Commit
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.server.server import Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
 from penstock.runtime.driver import Driver
 from penstock.services import staged_rows as staged_rows_module
 from penstock.services.staged_rows import StagedRowsPublisher

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, final
 
-from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.values.drop_reasons import REASONS
 from penstock.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 REFUSED_FROM: Final = 0x80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from tests.model.device import Device
 from tests.model.ledger import Ledger
 from tests.model.shell import Shell

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from penstock.engine.clock import Now
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.states import CONNECTED
 from penstock.engine.wire.link import Link
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store

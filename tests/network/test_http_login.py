@@ -16,7 +16,7 @@ from argon2 import PasswordHasher
 from penstock.auth.files import write_passwords
 from penstock.auth.http_requests import HttpMethod
 from penstock.auth.web_requests import BODY_BYTES_MAX
-from penstock.engine.access.access import Credentials
+from penstock.engine.values.access import Credentials
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Will
 from tests.support.broker import Broker

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import pytest
 
-from penstock.engine.access.access import Credentials
+from penstock.engine.values.access import Credentials
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect

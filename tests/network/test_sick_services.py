@@ -19,7 +19,7 @@ from penstock.cluster.etcd_client import EtcdClient, Login, NoAnswer
 from penstock.config.registry import RegistryDefinition
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.decoding.registry import Registry, RegistryUnavailable
-from penstock.engine.access.access import Credentials
+from penstock.engine.values.access import Credentials
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect

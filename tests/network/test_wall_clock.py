@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.batch.steady_clock import ClockRecord
+from penstock.engine.values.steady_clock import ClockRecord
 from penstock.protocol.packets import Will
 from penstock.protocol.properties import Properties
 from penstock.store.database import open_database

@@ -14,8 +14,8 @@ from typing import Self
 import msgspec
 from rocksdict import Options, Rdict, WriteBatch
 
-from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import columns_of
+from penstock.engine.values.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES, FORMAT, FORMAT_KEY
 from penstock.store.identity import GIVEN_UP, LINEAGE

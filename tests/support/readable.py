@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.session.session import SessionSubscription
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.records import (
     ProducerRecord,
     SessionRecord,
     SessionState,
@@ -11,9 +13,7 @@ from penstock.engine.batch.records import (
     WillRecord,
     WindowPage,
 )
-from penstock.engine.batch.steady_clock import ClockRecord, Leads
-from penstock.engine.message import Message
-from penstock.engine.session.session import SessionSubscription
+from penstock.engine.values.steady_clock import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 
 _FIELDS: dict[type, tuple[str, ...]] = {

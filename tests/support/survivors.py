@@ -20,11 +20,11 @@ from typing import Final, final
 import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
-from penstock.engine.session.window import AWAIT_PUBCOMP
-from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.records import AWAIT_PUBCOMP
+from penstock.engine.values.topics import is_shared, topic_matches, without_share_prefix
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5

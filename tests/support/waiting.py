@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.limits import SMALL_BYTES
-from penstock.engine.memory.pool import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Pool
-from penstock.engine.message import Delivery
+from penstock.engine.memory.pool import Pool
 from penstock.engine.server.server import Server
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.session import Session
+from penstock.engine.values.limits import SMALL_BYTES
+from penstock.engine.values.memory_costs import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES
+from penstock.engine.values.message import Delivery
 from penstock.engine.wire.link import Link
 from penstock.store.memory import MemoryStore
 

@@ -25,13 +25,12 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
-from penstock.engine.access.access import Authenticate, Authorize
-from penstock.engine.client_groups import ClientGroup, ClientGroups
-from penstock.engine.declared_limits import limits_in
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
-from penstock.engine.routing.prepared_sessions import PreparedSessions
-from penstock.engine.server.server import Server
+from penstock.engine.api import Authenticate, PreparedSessions, Server
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.client_groups import ClientGroup, ClientGroups
+from penstock.engine.values.declared_limits import limits_in
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.errors import ConfigError
 from penstock.regular_file import read_regular
 from penstock.runtime.dialler import with_established_mark

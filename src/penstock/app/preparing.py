@@ -8,7 +8,7 @@ from typing import Final, final
 from penstock.app.composing import prepared_sessions
 from penstock.cluster.operations import FAMILIES, Operation
 from penstock.config.settings import Settings
-from penstock.engine.routing.prepared_sessions import PreparedSessions
+from penstock.engine.api import PreparedSessions
 from penstock.services.garbage import freezing
 from penstock.store.database import Database
 from penstock.store.preparing import StoredSessionsMirror

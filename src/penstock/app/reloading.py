@@ -10,7 +10,7 @@
         ─▶ apply the settings that need no restart ─▶ answer, log lines, an event
 
 A reload happens in one turn of the event loop: no client is served with a part of the new settings.
-Each setting declares whether it needs a restart (``engine.change_effects``).
+Each setting declares whether it needs a restart (``engine.values.change_effects``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Changed, Reload, Reloaded
-from penstock.engine.change_effects import RESTART
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.change_effects import RESTART
 from penstock.errors import ConfigError
 from penstock.operators.admin_actions import note_action
 from penstock.runtime.driver import Driver

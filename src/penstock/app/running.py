@@ -43,8 +43,7 @@ from penstock.control.history_requests import ForkLog
 from penstock.control.landed_requests import ForgetTable, ListTables, ReportProgress
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
-from penstock.engine.routing.prepared_sessions import PreparedSessions
-from penstock.engine.server.server import Server
+from penstock.engine.api import PreparedSessions, Server
 from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.operators.admin_actions import ban_source
 from penstock.runtime.driver import Driver

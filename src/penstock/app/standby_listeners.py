@@ -28,7 +28,7 @@ from penstock.config.address import Address, SocketFile
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.control.metric_families import MetricSample
-from penstock.engine.addresses import ip_of
+from penstock.engine.values.addresses import ip_of
 from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors

@@ -33,9 +33,9 @@ from typing import Final, final
 from weakref import WeakValueDictionary
 
 from penstock.auth.filter_set import FilterSet
-from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.topic_cache import TopicCache
+from penstock.engine.values.topics import topic_matches
 
 READ: Final = "read"
 WRITE: Final = "write"

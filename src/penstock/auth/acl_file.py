@@ -20,7 +20,7 @@ from typing import Final
 from penstock.auth.acl import ACCESS_WORDS, DENY, READWRITE, AccessList, Rule
 from penstock.auth.lines import BLANKS, lines_of
 from penstock.auth.passwords import name_mistake
-from penstock.engine.topics import SHARE_PREFIX, is_topic_filter, without_share_prefix
+from penstock.engine.values.topics import SHARE_PREFIX, is_topic_filter, without_share_prefix
 from penstock.errors import ConfigError
 
 _LEVELS_MAX: Final = 1000

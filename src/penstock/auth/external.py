@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from penstock.auth.acl import LoginRules
-from penstock.engine.access.access import Authorize, Credentials, Permissions
+from penstock.engine.values.access import Authorize, Credentials, Permissions
 from penstock.protocol import reasons
 
 

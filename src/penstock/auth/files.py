@@ -14,7 +14,7 @@ from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
 from penstock.auth.lines import lines_of
 from penstock.auth.passwords import Users, name_mistake
-from penstock.engine.access.access import Authorize, Permissions
+from penstock.engine.values.access import Authorize, Permissions
 from penstock.errors import ConfigError
 
 FILE_MODE: Final = 0o600

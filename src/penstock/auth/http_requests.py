@@ -29,9 +29,9 @@ from typing import Final, final
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, LoginRules, Rule
 from penstock.auth.external import Answer
 from penstock.auth.web_requests import REQUESTS_MAX, Reply, WebFailure, WebService
-from penstock.engine.access.access import Credentials
-from penstock.engine.addresses import ip_of
-from penstock.engine.topics import is_topic_filter
+from penstock.engine.values.access import Credentials
+from penstock.engine.values.addresses import ip_of
+from penstock.engine.values.topics import is_topic_filter
 from penstock.protocol import reasons
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 

@@ -28,8 +28,8 @@ from penstock.auth.external import Answer
 from penstock.auth.http_requests import parse_rules
 from penstock.auth.passwords import name_mistake
 from penstock.auth.web_requests import WebFailure, WebService
-from penstock.engine.access.access import Credentials
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
+from penstock.engine.values.access import Credentials
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.regular_file import FileVersion, file_version, read_regular

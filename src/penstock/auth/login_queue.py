@@ -27,7 +27,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar, final
 
-from penstock.engine.fifo import Fifo
+from penstock.engine.values.fifo import Fifo
 
 DELAYED_S_MAX: Final = 5.0
 """Seconds: an attempt that is due later than this is refused. Clients wait longer for CONNACK."""

@@ -29,7 +29,7 @@ from typing import Any, Final, final
 from scramp import ScramException, ScramMechanism
 from scramp import utils as scramp_utils
 
-from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
+from penstock.engine.values.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
 from penstock.protocol import reasons
 
 METHOD: Final = "SCRAM-SHA-256"

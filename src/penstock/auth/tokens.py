@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.auth.lines import lines_of
-from penstock.engine.topics import is_topic_filter
+from penstock.engine.values.topics import is_topic_filter
 from penstock.errors import ConfigError
 
 FORM: Final = "16 to 4096 letters, digits and . _ ~ + / - with = at the end only"

@@ -17,7 +17,7 @@ from typing import Final, final
 from penstock.bench.histogram import Histogram
 from penstock.bench.stamp import Stamper
 from penstock.client.publication import Publication
-from penstock.engine.fifo import Fifo
+from penstock.engine.values.fifo import Fifo
 from penstock.protocol import reasons
 
 UNBOUNDED: Final = 2**62

@@ -37,17 +37,20 @@ from penstock.bridge.repeats import REPEATS, WINDOW_S, RepeatDetector
 from penstock.config.bridge import RemoteBroker
 from penstock.config.remote_url import RemoteUrl
 from penstock.control.metric_families import MetricSample
-from penstock.engine.batch.records import SubscriptionRecord
-from penstock.engine.clock import Now
-from penstock.engine.dialling.client_callbacks import ClientCallbacks
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.reporting.drop_counts import slug_of
-from penstock.engine.server.server import Server
-from penstock.engine.session.poison_message import PoisonMessageDetector
-from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import bridge_state_topic
+from penstock.engine.api import (
+    ClientCallbacks,
+    PoisonMessageDetector,
+    ReceivedMessage,
+    Server,
+    Session,
+    SessionSubscription,
+)
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import slug_of
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import SubscriptionRecord
+from penstock.engine.values.topics import bridge_state_topic
 from penstock.errors import LocalProtocolError
 from penstock.masking import mask_secrets
 from penstock.protocol import reasons

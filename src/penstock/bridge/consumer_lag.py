@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.commit import BodyRequester
-from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.message import NOT_IN_LOG, Message
-from penstock.engine.session.session import Session
+from penstock.engine.api import BodyRequester, EngineContext, Session
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.message import NOT_IN_LOG, Message
 
 UNKNOWN: Final = -1.0
 

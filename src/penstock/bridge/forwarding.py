@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.message import Message
-from penstock.engine.reporting.events import BRIDGED
-from penstock.engine.session.outlet import Outlet, Passage
-from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import SHARE_PREFIX, topic_matches
+from penstock.engine.api import Outlet, Passage
+from penstock.engine.values.event_kinds import BRIDGED
+from penstock.engine.values.message import Message
+from penstock.engine.values.topic_cache import TopicCache
+from penstock.engine.values.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 

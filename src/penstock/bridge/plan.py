@@ -13,8 +13,8 @@ from typing import Final
 
 from penstock.bridge.forwarding import Forwarding, Rule
 from penstock.config.bridge import ForwardingRule, RemoteBroker
-from penstock.engine.server.grants import BRIDGE_SESSIONS
-from penstock.engine.topics import is_shared, share_name, without_share_prefix
+from penstock.engine.values.options import BRIDGE_SESSIONS
+from penstock.engine.values.topics import is_shared, share_name, without_share_prefix
 from penstock.errors import ConfigError, LocalProtocolError
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311

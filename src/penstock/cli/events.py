@@ -54,7 +54,7 @@ def events(
     """List events: connections, disconnections, refusals, commands of operators, drops, and, where
     they are switched on, each step of messages (docs/audit.md). The newest are last."""
     from penstock.config.load import load_settings
-    from penstock.engine.reporting.events import KINDS
+    from penstock.engine.values.event_kinds import KINDS
     from penstock.stream.client import StreamClient
     from penstock.stream.event_rows import read_events
 

@@ -20,8 +20,8 @@ from rich.table import Table
 from penstock.cli.broker_options import CONNECT_S_MAX, WHY_SILENT
 from penstock.cli.options import ConfigFile
 from penstock.cli.screen import Screen, print_objects
-from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.topics import FLOW_TOPIC
+from penstock.engine.values.limit_usage import LIMITS
+from penstock.engine.values.topics import FLOW_TOPIC
 from penstock.errors import ConfigError, PenstockError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder

@@ -35,7 +35,7 @@ from penstock.cli.log_positions import (
 from penstock.cli.message_format import LogEntry, TimedMessage
 from penstock.cli.output import run_in_thread
 from penstock.client import Message
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
+from penstock.engine.api import ReceivedMessage
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties

@@ -28,7 +28,7 @@ EscapeFormulas = Annotated[
 
 def check_topic(topic: str) -> None:
     """Raise ConfigError unless `topic` is a valid topic name, or empty."""
-    from penstock.engine.topics import is_topic_name
+    from penstock.engine.values.topics import is_topic_name
 
     if topic and not is_topic_name(topic, TOPIC_LEVELS_MAX):
         raise ConfigError(f"{topic!r} is no topic: give a topic name, without + and #")

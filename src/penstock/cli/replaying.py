@@ -36,7 +36,7 @@ from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.cli.topic_map import TopicMap
 from penstock.client import Client, Publication
 from penstock.control.landed_requests import RECEIPT
-from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
+from penstock.engine.values.producer_properties import PRODUCER, SEQUENCE
 from penstock.errors import LocalProtocolError, PublishFailed
 from penstock.protocol.properties import Properties
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.engine.topics import is_topic_filter, topic_matches
+from penstock.engine.values.topics import is_topic_filter, topic_matches
 from penstock.errors import ConfigError
 
 _LEVELS_MAX: Final = 65_535

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.topics import filter_covers, is_topic_name
+from penstock.engine.values.topics import filter_covers, is_topic_name
 from penstock.errors import ConfigError
 
 _LEVELS_MAX: Final = 65_535

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.clock import MICROSECONDS
-from penstock.engine.session.session import Session
+from penstock.engine.api import Session
+from penstock.engine.values.clock import MICROSECONDS
 from penstock.runtime.driver import Driver
 
 _CHECKS_PER_AGE: Final = 16  # checks in each ``age_s_max``

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.client.engine_options import connect_packet
 from penstock.client.options import Options
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.topics import is_topic_filter, is_topic_name
+from penstock.engine.values.topics import is_topic_filter, is_topic_name
 from penstock.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

@@ -29,16 +29,12 @@ from penstock.client.publication import Publication, Publications
 from penstock.client.publisher_line import PublisherLine
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.clock import Now
-from penstock.engine.dialling.client_callbacks import ClientCallbacks
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
-from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.message import Message
-from penstock.engine.publishing.producers import ProducerSequence
-from penstock.engine.reporting.drop_counts import REASONS, SLOW_CONSUMER
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
-from penstock.engine.wire.link import Link
+from penstock.engine.api import ClientCallbacks, Link, ReceivedMessage, Server, Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import REASONS, SLOW_CONSUMER
+from penstock.engine.values.limits import NEVER_EXPIRES_S
+from penstock.engine.values.message import Message
+from penstock.engine.values.producer_properties import ProducerSequence
 from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.client.options import Options
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
+from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect
 from penstock.protocol.properties import Properties

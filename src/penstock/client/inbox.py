@@ -24,12 +24,10 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.client.message import AGAIN, Message, Settler
-from penstock.engine.clock import Now
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
-from penstock.engine.fifo import Fifo
-from penstock.engine.wire.link import Turn
+from penstock.engine.api import ClientConnection, ReceivedMessage, Turn
+from penstock.engine.values.clock import Now
+from penstock.engine.values.fifo import Fifo
+from penstock.engine.values.states import CONNECTED
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0

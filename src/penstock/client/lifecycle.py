@@ -23,8 +23,8 @@ from penstock.client.engine_options import session_limits
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.records import RecoveredState
 from penstock.errors import PublishFailed
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store

@@ -19,8 +19,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
-from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
+from penstock.engine.api import ReceivedMessage
+from penstock.engine.values.producer_properties import PRODUCER, SEQUENCE
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK

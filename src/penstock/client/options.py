@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypedDict
 
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.errors import ConfigError
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Will

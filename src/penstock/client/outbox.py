@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.client.client_engine import ClientEngine
-from penstock.engine.batch.records import RecoveredState
+from penstock.engine.values.records import RecoveredState
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger

@@ -20,9 +20,9 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.message import Delivery
-from penstock.engine.reporting import drop_counts
-from penstock.engine.session.outcome import DeliveryOutcomes
+from penstock.engine.api import DeliveryOutcomes
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.message import Delivery
 from penstock.errors import PublishFailed
 from penstock.protocol import reasons
 
@@ -117,7 +117,7 @@ class Publications(DeliveryOutcomes):
         if delivery.qos == 0:
             self.qos0_drop_reason = reason
             return
-        self._fail(delivery.offset, f"dropped: {drop_counts.REASONS[reason]}", 0)
+        self._fail(delivery.offset, f"dropped: {drop_reasons.REASONS[reason]}", 0)
 
     def fail_all(self, why: str, is_kept: bool = False) -> None:
         """Fail all pending publications.

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from penstock.client.checks import copy_properties
 from penstock.client.client_engine import ClientEngine
 from penstock.client.message import Message
-from penstock.engine.dialling.unacknowledged import ReceivedMessage
+from penstock.engine.api import ReceivedMessage
 from penstock.errors import NotConnected
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties

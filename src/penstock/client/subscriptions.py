@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from typing import Final, final
 
-from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.api import ClientConnection
 from penstock.errors import (
     LocalProtocolError,
     NotConnected,

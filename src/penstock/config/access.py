@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import Network
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
 @takes_effect(AT_ONCE)

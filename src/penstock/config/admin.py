@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import OptionalBindAddress
-from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
 Role = Literal["viewer", "operator", "admin"]
 

@@ -15,8 +15,8 @@ from penstock.config.values import (
     TopicName,
     TopicPrefix,
 )
-from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.topics import is_topic_filter, without_share_prefix
+from penstock.engine.values.declared_limits import TOPIC_LEVELS_MAX
+from penstock.engine.values.topics import is_topic_filter, without_share_prefix
 
 
 class ForwardingRule(Group):

@@ -23,7 +23,7 @@ from penstock.config.group import effect_of
 from penstock.config.limits import Limits
 from penstock.config.listener import OtherListener
 from penstock.config.settings import Settings
-from penstock.engine.change_effects import (
+from penstock.engine.values.change_effects import (
     AT_ONCE,
     BY_PART,
     NEW_CONNECTIONS,

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import OptionalBindAddress
-from penstock.engine.change_effects import RESTART, takes_effect
+from penstock.engine.values.change_effects import RESTART, takes_effect
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 SCHEMES: Final = ("nats", "tls", "http", "https")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.settings import Settings
-from penstock.engine.addresses import ip_of
+from penstock.engine.values.addresses import ip_of
 
 
 def address_problems(settings: Settings) -> Iterator[str]:

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import LocalPath, TopicFilter
-from penstock.engine.change_effects import AT_ONCE
-from penstock.engine.declared_limits import ProducerLimits
+from penstock.engine.values.change_effects import AT_ONCE
+from penstock.engine.values.declared_limits import ProducerLimits
 
 
 class Storage(Group):

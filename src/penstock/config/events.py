@@ -8,8 +8,8 @@ from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import EventKind, MessageFilter
-from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
-from penstock.engine.reporting.events import KINDS
+from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
+from penstock.engine.values.event_kinds import KINDS
 
 STREAM_NAME: Final = "events"
 STREAM_FILTER: Final = "$events/#"

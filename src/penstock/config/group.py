@@ -10,7 +10,7 @@ from textwrap import dedent
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from penstock.engine.change_effects import RESTART, ChangeEffect, effect_declared_by
+from penstock.engine.values.change_effects import RESTART, ChangeEffect, effect_declared_by
 
 
 class Group(BaseModel):

@@ -1,7 +1,7 @@
 """Limits of clients, and of the memory and disk that they use.
 
-The limits are the engine's own: `penstock.engine.declared_limits` has their ranges, defaults and
-explanations. A listener may override the broker's limits for its own clients (its zone).
+The limits are the engine's own: `penstock.engine.values.declared_limits` has their ranges, defaults
+and explanations. A listener may override the broker's limits for its own clients (its zone).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from penstock.config.group import Group
 from penstock.config.values import checked_topic_filter
-from penstock.engine.declared_limits import BrokerLimits, ClientLimits, MemoryLimits
+from penstock.engine.values.declared_limits import BrokerLimits, ClientLimits, MemoryLimits
 
 BROKER_LIMITS: Final = frozenset(BrokerLimits.__annotations__)
 """The names in `Limits` that hold for the whole broker and cannot differ by listener."""

@@ -22,14 +22,14 @@ from penstock.config.values import (
     MountPoint,
     Network,
 )
-from penstock.engine.change_effects import (
+from penstock.engine.values.change_effects import (
     AT_ONCE,
     BY_PART,
     NEW_CONNECTIONS,
     RESTART,
     takes_effect,
 )
-from penstock.engine.declared_limits import ConnectionLimits
+from penstock.engine.values.declared_limits import ConnectionLimits
 
 MAIN_LISTENER: Final = "main"
 

@@ -35,12 +35,17 @@ from penstock.config.available_memory import AvailableMemory
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
-from penstock.engine.client_record import RECORD_BYTES
-from penstock.engine.limits import FREE_BYTES, SMALL_BYTES
-from penstock.engine.memory.pool import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
-from penstock.engine.publishing.producers import PRODUCER_BYTES
-from penstock.engine.routing.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
-from penstock.engine.session.window import UNCOUNTED_MAX
+from penstock.engine.values.limits import FREE_BYTES, SMALL_BYTES
+from penstock.engine.values.memory_costs import (
+    DEAD_LETTERS_BYTES_MAX,
+    DEAD_LETTERS_OF_TICK_BYTES_MAX,
+    DELIVERY_BYTES,
+    FETCHING_PART,
+    LEVEL_BYTES,
+    PRODUCER_BYTES,
+    RECORD_BYTES,
+    UNCOUNTED_MAX,
+)
 
 UNBOUNDED: Final = -1
 
@@ -128,7 +133,7 @@ def worst_case(settings: Settings) -> WorstCase:
         connections += settings.access.checks_waiting_max * _READ_BYTES
     producers = settings.durability.producers_max * PRODUCER_BYTES
     recorded = settings.events.recorded_clients * RECORD_BYTES
-    letters = PENDING_BYTES_MAX + PER_TICK_BYTES_MAX + packet_bytes
+    letters = DEAD_LETTERS_BYTES_MAX + DEAD_LETTERS_OF_TICK_BYTES_MAX + packet_bytes
     return WorstCase(
         (
             MemoryUse("connections", connections, "listener.max_connections"),

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import ListenerName
-from penstock.engine.change_effects import NEW_CONNECTIONS, takes_effect
-from penstock.engine.client_groups import OTHER
-from penstock.engine.name_patterns import PATTERN_CHARACTERS_MAX
+from penstock.engine.values.change_effects import NEW_CONNECTIONS, takes_effect
+from penstock.engine.values.client_groups import OTHER
+from penstock.engine.values.name_patterns import PATTERN_CHARACTERS_MAX
 
 GROUPS_MAX: Final = 64
 """Most client groups of one broker."""

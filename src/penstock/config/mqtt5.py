@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import PrintableText
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
 @takes_effect(NEW_CONNECTIONS)

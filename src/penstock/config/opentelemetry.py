@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from penstock.config.group import Group
-from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
 ATTRIBUTES_MAX: Final = 64
 _ATTRIBUTE_LENGTH_MAX: Final = 256

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.group import Group
-from penstock.engine.change_effects import AT_ONCE, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, takes_effect
 
 
 @takes_effect(AT_ONCE)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from penstock.config.address import Address
 from penstock.config.group import Group
 from penstock.config.values import BindAddress, StreamName, TopicFilter
-from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
 
 class StreamDefinition(Group):

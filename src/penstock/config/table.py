@@ -18,7 +18,7 @@ from penstock.config.values import (
     StreamName,
     TableName,
 )
-from penstock.engine.change_effects import TABLE_JOBS, takes_effect
+from penstock.engine.values.change_effects import TABLE_JOBS, takes_effect
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 

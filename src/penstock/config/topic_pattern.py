@@ -16,8 +16,8 @@ from typing import Annotated, Final, Literal, cast
 
 from pydantic import AfterValidator
 
-from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.topics import is_shared, is_topic_filter
+from penstock.engine.values.declared_limits import TOPIC_LEVELS_MAX
+from penstock.engine.values.topics import is_shared, is_topic_filter
 
 LevelType = Literal["string", "int", "float"]
 

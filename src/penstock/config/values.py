@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from penstock.config.address import Address, SocketFile, parse_listen_address
-from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.reporting.events import KINDS
-from penstock.engine.topics import (
+from penstock.engine.values.declared_limits import TOPIC_LEVELS_MAX
+from penstock.engine.values.event_kinds import KINDS
+from penstock.engine.values.topics import (
     is_events_filter,
     is_share_name,
     is_shared,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.config.topic_pattern import Level, parse_levels
 from penstock.decoding.abbreviation import abbreviate
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.errors import ConfigError
 
 _TYPES: Final = {"string": pa.string(), "int": pa.int64(), "float": pa.float64()}

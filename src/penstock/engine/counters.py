@@ -20,7 +20,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from penstock.engine.client_groups import OTHER, ClientGroups
+from penstock.engine.values.client_groups import OTHER, ClientGroups
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 TYPES: Final = 16

@@ -17,8 +17,13 @@ subscribed through another listener. Such messages are not sent.
 
 from __future__ import annotations
 
-from penstock.engine.message import Message
-from penstock.engine.topics import TOPIC_BYTES_MAX, is_shared, share_name, without_share_prefix
+from penstock.engine.values.message import Message
+from penstock.engine.values.topics import (
+    TOPIC_BYTES_MAX,
+    is_shared,
+    share_name,
+    without_share_prefix,
+)
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Packet, Publish, Subscribe, Unsubscribe

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 
 
 class Resumable:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.topics import is_topic_filter
+from penstock.engine.values.declared_limits import TOPIC_LEVELS_MAX
+from penstock.engine.values.topics import is_topic_filter
 
 _DIRECTIONS: Final = ("out", "in", "both")
 

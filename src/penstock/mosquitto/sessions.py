@@ -29,14 +29,14 @@ from typing import Final, NamedTuple, final
 from penstock.app.composing import bridge_limits, engine_limits, make_engine
 from penstock.bridge.plan import session_of
 from penstock.config.settings import Settings
-from penstock.engine.access.access import Authenticate, Authorize
-from penstock.engine.batch.records import SubscriptionRecord
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.declared_limits import NEVER_EXPIRES_S, TOPIC_LEVELS_MAX, MemoryLimits
-from penstock.engine.message import Message
-from penstock.engine.server.grants import BRIDGE_SESSIONS
-from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import (
+from penstock.engine.api import Authenticate, Session, SessionSubscription
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.declared_limits import NEVER_EXPIRES_S, TOPIC_LEVELS_MAX, MemoryLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.options import BRIDGE_SESSIONS
+from penstock.engine.values.records import SubscriptionRecord
+from penstock.engine.values.topics import (
     is_events_filter,
     is_share_name,
     is_shared,

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.access.bans import ADDRESS, UNTIL_RESTART, Ban
-from penstock.engine.clock import Now
-from penstock.engine.reporting.events import ADMINISTERED, Event
-from penstock.engine.reporting.events import BANNED as BANNED_EVENT
-from penstock.engine.server.draining import Draining
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
+from penstock.engine.api import Draining, Server, Session
+from penstock.engine.values.bans import ADDRESS, UNTIL_RESTART, Ban
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import ADMINISTERED, Event
+from penstock.engine.values.event_kinds import BANNED as BANNED_EVENT
 from penstock.operators.listing import connection_of, is_bridge
 from penstock.protocol import reasons
 

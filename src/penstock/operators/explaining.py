@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.message import Delivery
-from penstock.engine.reporting.drop_counts import OwnerDrops, slug_of
-from penstock.engine.routing.shared_group import SharedGroup
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import is_shared, topic_matches, without_share_prefix
+from penstock.engine.api import OwnerDrops, Server, Session, SessionSubscription, SharedGroup
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import slug_of
+from penstock.engine.values.limit_usage import LIMITS
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.topics import is_shared, topic_matches, without_share_prefix
 from penstock.operators.flow import FlowSnapshot
 from penstock.operators.listing import (
     JsonObject,

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
-from penstock.engine.session.session import Session
+from penstock.engine.api import Server, ServerConnection, Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 
 
 @final

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.message import Delivery
-from penstock.engine.reporting.drop_counts import slug_of
-from penstock.engine.server.server import Server
-from penstock.engine.session.lane import Lane
-from penstock.engine.session.queue import PRIORITY_MASK
-from penstock.engine.session.session import Session
-from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
+from penstock.engine.api import Lane, Server, Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import slug_of
+from penstock.engine.values.limit_usage import LIMITS
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.priorities import PRIORITY_MASK
+from penstock.engine.values.records import AWAIT_PUBACK, AWAIT_PUBREC
 from penstock.operators.flow import FlowSnapshot
 from penstock.operators.listing import JsonObject, connection_of
 from penstock.operators.ranking import ranking_entry, update_rates

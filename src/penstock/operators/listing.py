@@ -11,13 +11,11 @@ from typing import Final, TypeAlias, final
 
 from msgspec.structs import asdict
 
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.message import Message
-from penstock.engine.reporting.drop_counts import slug_of
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
-from penstock.engine.session.session import Session
+from penstock.engine.api import Server, ServerConnection, Session
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.drop_reasons import slug_of
+from penstock.engine.values.limits import NEVER_EXPIRES_S
+from penstock.engine.values.message import Message
 from penstock.operators.selection import SessionSelection, since_us
 from penstock.operators.session_summary import SessionSummary
 

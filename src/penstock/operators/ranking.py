@@ -17,13 +17,9 @@ from typing import Final, final
 
 from msgspec.structs import asdict
 
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
-from penstock.engine.session.session import Session
-from penstock.engine.wire.byte_rates import ByteRates
-from penstock.engine.wire.link import Link
+from penstock.engine.api import ByteRates, Link, Server, ServerConnection, Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
 from penstock.operators.listing import (
     JsonObject,
     SessionWalk,

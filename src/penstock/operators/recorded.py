@@ -6,7 +6,8 @@ the Unix epoch. Each description is a dict of JSON values (docs/why.md).
 
 from __future__ import annotations
 
-from penstock.engine.client_record import (
+from penstock.engine.api import Server
+from penstock.engine.values.client_record import (
     DROPPED,
     NO,
     RECORDED_KINDS,
@@ -15,8 +16,7 @@ from penstock.engine.client_record import (
     RecordedRun,
     Run,
 )
-from penstock.engine.reporting.drop_counts import slug_of
-from penstock.engine.server.server import Server
+from penstock.engine.values.drop_reasons import slug_of
 from penstock.operators.listing import JsonObject
 from penstock.protocol import reasons
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.addresses import IPNetwork, host_of, ip_of, network_of
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.name_patterns import NamePattern
-from penstock.engine.server.server_connection import ServerConnection
-from penstock.engine.session.session import Session
+from penstock.engine.api import ServerConnection, Session
+from penstock.engine.values.addresses import IPNetwork, host_of, ip_of, network_of
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.name_patterns import NamePattern
 
 ANONYMOUS: Final = ""  # as the pattern of a user: sessions without a user name
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
-from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
+from penstock.engine.api import Server, Session
+from penstock.engine.values.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
 from penstock.operators.listing import connection_of, is_bridge
 from penstock.telemetry.histogram import Histogram
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any, Final, final
 
 from penstock.config.events import STREAM_NAME
-from penstock.engine.topics import EVENTS_PREFIX
+from penstock.engine.values.topics import EVENTS_PREFIX
 from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.stream.client import StreamClient, StreamUnavailable
 

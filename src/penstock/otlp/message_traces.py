@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from penstock.engine.trace_context import parse_traceparent
+from penstock.engine.values.trace_context import parse_traceparent
 
 RECEIVE: Final = "receive"
 DELIVER: Final = "deliver"

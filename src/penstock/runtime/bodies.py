@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.commit import BodyRequester
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
+from penstock.engine.api import BodyRequester
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)

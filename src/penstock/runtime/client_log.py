@@ -10,10 +10,9 @@ import logging
 import time
 from typing import Final, final
 
-from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.reporting.drop_counts import REASONS
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.api import Server, ServerConnection
+from penstock.engine.values.drop_reasons import REASONS
+from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.protocol import reasons
 from penstock.runtime.peer import Peer
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, short, warn_limited

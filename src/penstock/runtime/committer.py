@@ -41,7 +41,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, final
 
-from penstock.engine.batch.commit import Commit
+from penstock.engine.api import Commit
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.api import Store
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import final
 
-from penstock.engine.connection.keepalive import NO_DEADLINE
-from penstock.engine.limits import OUT_OF_DATE_MAX
+from penstock.engine.values.clock import NO_DEADLINE
+from penstock.engine.values.limits import OUT_OF_DATE_MAX
 from penstock.runtime.peer import Peer
 
 

@@ -25,15 +25,19 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.batch.records import SessionRecord
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.dialling.client_callbacks import ClientCallbacks
-from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
-from penstock.engine.limits import EngineLimits
-from penstock.engine.publishing.connection_names import CONNECTION, ToldNames, told_names
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
+from penstock.engine.api import (
+    CONNECTION,
+    ClientCallbacks,
+    ClientConnection,
+    Server,
+    Session,
+    ToldNames,
+    UnacknowledgedMessages,
+    told_names,
+)
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.records import SessionRecord
+from penstock.engine.values.states import CONNECTED
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

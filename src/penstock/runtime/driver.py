@@ -31,16 +31,11 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.access.access import AuthResult
-from penstock.engine.batch.commit import Commit
-from penstock.engine.clock import Now
-from penstock.engine.connection.connection import Connection
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.limits import EngineLimits
-from penstock.engine.server.server import Server
-from penstock.engine.server.server_connection import ServerConnection
-from penstock.engine.wire.link import Link
+from penstock.engine.api import ClientConnection, Commit, Connection, Link, Server, ServerConnection
+from penstock.engine.values.access import AuthResult
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.states import CONNECTED
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.runtime.batch_size import BatchSize

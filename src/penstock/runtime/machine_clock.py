@@ -1,4 +1,4 @@
-"""The clocks of this machine, read for the steady clock (``engine.batch.steady_clock``)."""
+"""The clocks of this machine, read for the steady clock (``engine.values.steady_clock``)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Final, final
 
-from penstock.engine.batch.steady_clock import (
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.steady_clock import (
     UNSYNCHRONIZED_US_MAX,
     ClockRecord,
     ClockSample,
     SteadyClock,
 )
-from penstock.engine.clock import MICROSECONDS, Now
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

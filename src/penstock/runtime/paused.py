@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.connection.states import CONNECTED
+from penstock.engine.values.states import CONNECTED
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, ESTABLISHED
 

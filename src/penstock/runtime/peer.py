@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.connection.states import CLOSED
-from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.api import ClientConnection, ServerConnection
+from penstock.engine.values.states import CLOSED
 from penstock.transport.api import Wire
 
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
+from penstock.engine.api import EngineContext
+from penstock.engine.values.clock import Now
 from penstock.runtime.paused import PausedPeers
 from penstock.runtime.peer import Peer
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited

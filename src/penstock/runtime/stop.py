@@ -15,7 +15,7 @@ state      handles   commits what is done in it
 ========== ========= ======= ===================================================================
 RUNNING    packets   yes     all
 FINISHING  what      yes     packets that would begin something are dropped, those that complete
-           completes         something are handled (``engine/connection/states.py``): a client that
+           completes         something are handled (``engine/values/states.py``): a client that
                              keeps no session, and gets no PUBCOMP, calls a message failed that is
                              in the log. It lasts until no client has a PUBREL left to send
 COMMITTING nothing   yes     all connections are closed in the engine, so that bytes that arrive are

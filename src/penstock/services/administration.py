@@ -42,13 +42,10 @@ from penstock.control.admin_requests import (
 )
 from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.control.recorded import ShowRecorded
-from penstock.engine.access.bans import CLIENT, UNTIL_RESTART, USER
-from penstock.engine.clock import Now
-from penstock.engine.server.draining import Draining
-from penstock.engine.server.server import Server
-from penstock.engine.session.retained import RetainedWalk
-from penstock.engine.session.session import Session
-from penstock.engine.topics import is_topic_filter, is_topic_name
+from penstock.engine.api import Draining, RetainedWalk, Server, Session
+from penstock.engine.values.bans import CLIENT, UNTIL_RESTART, USER
+from penstock.engine.values.clock import Now
+from penstock.engine.values.topics import is_topic_filter, is_topic_name
 from penstock.errors import ConfigError, StoreError
 from penstock.operators.admin_actions import (
     ban,

@@ -32,8 +32,8 @@ from penstock.auth.login_queue import LoginQueueOptions
 from penstock.auth.passwords import Users
 from penstock.config.access import Access
 from penstock.control.metric_families import MetricSample
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
-from penstock.engine.wire.link import Link, Turn
+from penstock.engine.api import Authenticate, Link, Turn
+from penstock.engine.values.access import AuthResult, Credentials, Exchange
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange
 from penstock.services.login_cache import LoginCache

@@ -17,7 +17,7 @@ import asyncio
 import time
 from typing import Final, final
 
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
 from penstock.operators.survey import Survey, SurveyWalk
 from penstock.runtime.driver import Driver
 from penstock.services.portions import run_in_portions

@@ -23,12 +23,11 @@ import json
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.reporting.drop_counts import slug_of
-from penstock.engine.server.server import Server
-from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
-from penstock.engine.wire.link import Link
+from penstock.engine.api import Link, Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import slug_of
+from penstock.engine.values.limit_usage import LIMITS
+from penstock.engine.values.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
 from penstock.operators.flow import FlowSnapshot, flow_of
 
 SESSIONS_A_TICK_MAX: Final = 500

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.auth.scram import ScramExchange
-from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
+from penstock.engine.values.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
 from penstock.protocol import reasons
 from penstock.services.login_guard import LoginGuard, T
 

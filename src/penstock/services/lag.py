@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.store.api import Store
 
 _MICROSECONDS = 1_000_000

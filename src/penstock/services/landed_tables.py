@@ -41,7 +41,7 @@ from penstock.control.landed_requests import (
     check_table,
 )
 from penstock.control.metric_families import MetricSample
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
 from penstock.services.flow_topics import topic_level
 from penstock.services.histories import refuse_other_history

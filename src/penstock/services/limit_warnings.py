@@ -19,9 +19,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, final
 
-from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, LimitUsage
+from penstock.engine.api import EngineContext
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -19,8 +19,8 @@ from typing import final
 
 from penstock.control.history_requests import ForkLog, LogForked
 from penstock.control.metric_families import MetricSample
-from penstock.engine.reporting.events import LOG_FORKED
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.event_kinds import LOG_FORKED
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.store.api import Store
 from penstock.store.history import parted_in_words

@@ -17,7 +17,7 @@ import math
 import secrets
 from typing import Final, final
 
-from penstock.engine.wire.link import Link
+from penstock.engine.api import Link
 
 LOGINS_MAX: Final = 100_000
 """Logins that are remembered; one more, and the login that was renewed longest ago is forgotten."""

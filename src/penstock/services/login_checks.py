@@ -19,8 +19,8 @@ from typing import TypeAlias, final
 
 from penstock.auth.external import Answer
 from penstock.auth.login_queue import Attempt
-from penstock.engine.access.access import AuthResult, Credentials
-from penstock.engine.wire.link import Link
+from penstock.engine.api import Link
+from penstock.engine.values.access import AuthResult, Credentials
 from penstock.protocol import reasons
 from penstock.services.login_guard import LoginGuard
 

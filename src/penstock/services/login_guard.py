@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
 from penstock.auth.login_queue import LoginQueue, LoginQueueOptions
-from penstock.engine.addresses import source_of
+from penstock.engine.values.addresses import source_of
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)

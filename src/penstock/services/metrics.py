@@ -29,9 +29,9 @@ from penstock.control.metric_requests import (
     ReadMetrics,
     Sample,
 )
-from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.reporting.drop_counts import REASONS, slug_of
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.drop_reasons import REASONS, slug_of
+from penstock.engine.values.limit_usage import LIMITS
 from penstock.operators.survey import Survey
 from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
 from penstock.runtime.driver import Driver

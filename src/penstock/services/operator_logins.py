@@ -24,9 +24,9 @@ from penstock.control.login_requests import (
     LogIn,
     Login,
 )
-from penstock.engine.access.access import Credentials
-from penstock.engine.reporting.events import Event
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.access import Credentials
+from penstock.engine.values.event_kinds import Event
 from penstock.operators.admin_actions import note_action
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver

@@ -17,8 +17,7 @@ from typing import Final, final
 
 from penstock.control.admin_requests import LIMIT_MAX
 from penstock.control.ranking_requests import RankSessions, ShowFlow
-from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
+from penstock.engine.api import Server, Session
 from penstock.errors import ConfigError, StoreError
 from penstock.operators.flow_details import flow_details
 from penstock.operators.listing import JsonObject

@@ -21,7 +21,7 @@ from typing import Final, final
 from penstock.config.stream import Stream
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.errors import StoreError
 from penstock.services.histories import refuse_other_history
 from penstock.services.lag import Lag, lags

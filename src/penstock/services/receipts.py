@@ -33,9 +33,9 @@ from penstock.control.landed_requests import (
     RECEIPT,
     asks_for_receipt,
 )
-from penstock.engine.message import Message
-from penstock.engine.server.server import Server
-from penstock.engine.topics import is_system_topic
+from penstock.engine.api import Server
+from penstock.engine.values.message import Message
+from penstock.engine.values.topics import is_system_topic
 from penstock.errors import RemoteProtocolError, StoreFailed
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties

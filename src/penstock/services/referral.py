@@ -18,9 +18,14 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
-from penstock.engine.limits import EngineLimits
-from penstock.engine.server.grants import refusal_code, refusal_version
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.refusals import (
+    claimed_names,
+    fits,
+    refusal_code,
+    refusal_version,
+    refusing_connack,
+)
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.services.referral import NO_CONNECT_YET, Referral
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, log_limited
 from penstock.transport.api import Endpoint, Wire

@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.clock import Now
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.clock import Now
 from penstock.errors import StoreError
 from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import NOTHING_LEASED, Store

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.runtime.driver import Driver
 from penstock.runtime.measures import WorstDelays
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited

@@ -31,8 +31,9 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 from penstock.control.client import Abandon, Publish, PublishProgress
-from penstock.engine.clock import MICROSECONDS
-from penstock.engine.publishing.sink_positions import (
+from penstock.engine.api import Server
+from penstock.engine.values.clock import MICROSECONDS
+from penstock.engine.values.sink_batches import (
     GAP,
     NEXT,
     OTHER_PAST,
@@ -43,7 +44,6 @@ from penstock.engine.publishing.sink_positions import (
     Row,
     judge_batch,
 )
-from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.services.staged_copies import StagedCopies

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from penstock.engine.clock import Now
-from penstock.engine.reporting.drop_counts import REASONS, slug_of
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import REASONS, slug_of
 from penstock.store.api import Store
 from penstock.version import __version__
 

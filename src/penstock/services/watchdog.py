@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, final
 
-from penstock.engine.server.server import Server
+from penstock.engine.api import Server
 from penstock.runtime.driver import Driver
 from penstock.services.service_manager import ServiceManager
 

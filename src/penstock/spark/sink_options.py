@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.engine.publishing.sink_positions import BATCH_MAX
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.values.sink_batches import BATCH_MAX
+from penstock.engine.values.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
 from penstock.spark.declared_options import SINK_OPTIONS
 from penstock.spark.option_values import SERVER, OptionReader, parse_service_addresses

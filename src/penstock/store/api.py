@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.message import Message
+from penstock.engine.api import Commit
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import RecoveredState
 from penstock.store.mark import Mark, Verdict
 
 NOTHING_LEASED: Final = 2**63 - 1
@@ -102,7 +102,7 @@ class Store(Protocol):
         """Remove whole chunks from the front of the log; return its first offset afterwards.
 
         A chunk is removed when all of its messages were received before ``older_than_us``
-        (microseconds of the steady clock, ``engine.batch.steady_clock``), or while the log is
+        (microseconds of the steady clock, ``engine.values.steady_clock``), or while the log is
         larger than ``bytes_max``. A chunk with an offset of ``keep_from`` or above always stays; a
         chunk with an offset of ``leased_from`` or above is removed only while the log is larger
         than ``leased_bytes_max``. One call does a bounded amount of work.

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.steady_clock import Leads
+from penstock.engine.values.steady_clock import Leads
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.store import records
 from penstock.store.batch import Batch
 from penstock.store.database import Database, raise_if_unreadable

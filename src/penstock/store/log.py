@@ -8,9 +8,9 @@ from io import BytesIO
 
 import pyarrow as pa
 
-from penstock.engine.batch.log_columns import Columns
-from penstock.engine.batch.steady_clock import Leads
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import Columns
+from penstock.engine.values.message import Message
+from penstock.engine.values.steady_clock import Leads
 from penstock.store.chunk import encode_chunk
 from penstock.store.parts import PART_BYTES
 

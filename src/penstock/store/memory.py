@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final, final
 
-from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun, append_run
-from penstock.engine.batch.records import (
+from penstock.engine.api import Commit
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun, append_run
+from penstock.engine.values.records import (
     InboundPage,
     ProducerRecord,
     RecoveredState,
@@ -22,8 +23,7 @@ from penstock.engine.batch.records import (
     WillRecord,
     WindowPage,
 )
-from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.message import Message
+from penstock.engine.values.steady_clock import ClockRecord
 from penstock.errors import StoreError
 from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.mark import NO_MARK, Mark, Verdict

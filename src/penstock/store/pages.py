@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engine.batch.records import SessionState
+from penstock.engine.values.records import SessionState
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias, final
 
-from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
-from penstock.engine.routing.prepared_sessions import PreparedSessions
+from penstock.engine.api import PreparedSessions
+from penstock.engine.values.records import SessionRecord, SubscriptionRecord
 from penstock.protocol.packets import Subscription
 from penstock.store import records
 from penstock.store.chunk import decode_key

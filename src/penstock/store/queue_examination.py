@@ -17,11 +17,15 @@ from array import array
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import SessionState, packet_id_checksum
-from penstock.engine.session.inbound import ids_in, pages_of
-from penstock.engine.session.queue import PRIORITY_SHIFT
-from penstock.engine.session.window import AWAIT_PUBCOMP
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import (
+    AWAIT_PUBCOMP,
+    SessionState,
+    ids_in,
+    packet_id_checksum,
+    pages_of,
+)
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.copying import Copy

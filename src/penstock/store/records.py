@@ -14,8 +14,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.engine.batch.packed_run import Kind, PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import Kind, PackedRun
+from penstock.engine.values.records import (
     LaneEntry,
     ProducerRecord,
     SessionRecord,
@@ -26,8 +27,7 @@ from penstock.engine.batch.records import (
     WindowEntry,
     WindowPage,
 )
-from penstock.engine.batch.steady_clock import ClockRecord, Leads
-from penstock.engine.message import Message
+from penstock.engine.values.steady_clock import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1
@@ -75,7 +75,7 @@ class _Page(msgspec.Struct, array_like=True):
     entries: list[WindowEntry]
 
 
-# columns, see ``engine.batch.packed_run``; numbers little-endian.
+# columns, see ``engine.values.packed_run``; numbers little-endian.
 _Segment = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
 _session = msgspec.msgpack.Decoder(_SessionRow)

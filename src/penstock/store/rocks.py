@@ -29,12 +29,12 @@ from typing import Final, NamedTuple, final
 import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.batch.packed_run import append_run
-from penstock.engine.batch.records import RecoveredState, SessionState
-from penstock.engine.batch.steady_clock import Leads
-from penstock.engine.message import Message
+from penstock.engine.api import Commit
+from penstock.engine.values.log_columns import columns_of
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import append_run
+from penstock.engine.values.records import RecoveredState, SessionState
+from penstock.engine.values.steady_clock import Leads
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import NOTHING_LEASED, LogExtent

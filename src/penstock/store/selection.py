@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 
 VERDICTS_MAX: Final = 100_000
 """Topics whose verdict a selector caches by default; a full cache is cleared."""

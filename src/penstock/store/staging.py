@@ -34,7 +34,7 @@ from typing import Final, final
 import msgspec
 import pyarrow as pa
 
-from penstock.engine.publishing.sink_positions import BATCH_MAX, ROWS_MAX, Row
+from penstock.engine.values.sink_batches import BATCH_MAX, ROWS_MAX, Row
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.faults import with_remedy
 from penstock.store.watermark import sync_directory

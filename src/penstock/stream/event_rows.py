@@ -23,9 +23,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.events import STREAM_NAME
-from penstock.engine.name_patterns import NamePattern
-from penstock.engine.reporting.events import KINDS
-from penstock.engine.topics import EVENTS_PREFIX
+from penstock.engine.values.event_kinds import KINDS
+from penstock.engine.values.name_patterns import NamePattern
+from penstock.engine.values.topics import EVENTS_PREFIX
 from penstock.errors import ConfigError
 from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets

@@ -36,7 +36,7 @@ from penstock.control.landed_requests import (
     TableState,
     asks_for_receipt,
 )
-from penstock.engine.topics import filter_covers
+from penstock.engine.values.topics import filter_covers
 from penstock.protocol.properties import parse_properties
 from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower

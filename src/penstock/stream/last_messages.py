@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.control.diagnosis import LoggedMessage
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.stream.client import StreamClient
 
 FIRST_PORTION: Final = 20_000

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.config.events import STREAM_NAME
 from penstock.control.story import LogRow, TablePosition
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.stream.client import StreamClient
 
 OFFSETS_MAX: Final = 5_000_000

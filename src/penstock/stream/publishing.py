@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from penstock.auth.tokens import EVERYTHING, Grant
 from penstock.control import client as control
 from penstock.control.client import BrokerUnreachable, PublishProgress, RequestRefused
-from penstock.engine.message import is_utf8
-from penstock.engine.topics import is_system_topic, is_topic_name, topic_matches
+from penstock.engine.values.message import is_utf8
+from penstock.engine.values.topics import is_system_topic, is_topic_name, topic_matches
 from penstock.errors import ProtocolError, StoreFailed
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of

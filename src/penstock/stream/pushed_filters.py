@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.topics import is_topic_name, topic_matches
+from penstock.engine.values.topics import is_topic_name, topic_matches
 from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX

@@ -79,7 +79,7 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from penstock.engine.topics import is_topic_filter
+from penstock.engine.values.topics import is_topic_filter
 
 TOPIC_LEVELS_MAX: Final = 1000
 """Greatest number of levels of a reader's topic filter."""

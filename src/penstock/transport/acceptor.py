@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, NamedTuple, final
 
-from penstock.engine.addresses import IPNetwork, source_of
+from penstock.engine.values.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.transport.admission import Admission, ConnectionSlot, TokenBucket
 from penstock.transport.handshake_turns import HandshakeTurns

@@ -13,7 +13,7 @@ from typing import Final, final
 from penstock.config.address import Address, SocketFile
 from penstock.config.listener import Listener
 from penstock.config.values import ANY_PATH
-from penstock.engine.addresses import IPNetwork
+from penstock.engine.values.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor, ConnectionOrigin, Relay

@@ -19,7 +19,7 @@ import ipaddress
 import struct
 from typing import Final, final
 
-from penstock.engine.addresses import IPAddress, ip_of
+from penstock.engine.values.addresses import IPAddress, ip_of
 
 V1_BYTES_MAX: Final = 107
 V2_EXTENSIONS_BYTES_MAX: Final = 2048  # with addresses; TLS details of the client fit in

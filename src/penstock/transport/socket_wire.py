@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, cast, final
 
-from penstock.engine.limits import FREE_BYTES
+from penstock.engine.values.limits import FREE_BYTES
 from penstock.transport.admission import ConnectionSlot
 from penstock.transport.api import Accept, ClientCertificate, Endpoint, failure_text
 from penstock.transport.stream import StreamWire

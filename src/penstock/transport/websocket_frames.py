@@ -25,8 +25,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, Tex
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from penstock.engine.limits import FREE_BYTES
-from penstock.engine.rate_limit import TokenBucket
+from penstock.engine.values.limits import FREE_BYTES
+from penstock.engine.values.rate_limit import TokenBucket
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import ClientCertificate, Endpoint
 from penstock.transport.socket_wire import CLOSE_GRACE_S

@@ -18,9 +18,10 @@ from penstock.config.limits import BROKER_LIMITS, Limits, Memory
 from penstock.config.load import load_settings
 from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.settings import Settings
-from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.records import SessionRecord, SubscriptionRecord
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Subscription
 from penstock.store.memory import MemoryStore

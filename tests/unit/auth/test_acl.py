@@ -6,8 +6,8 @@ import pytest
 
 from penstock.auth.acl import CACHED_TOPICS_MAX, NOTHING, AccessList, Rule
 from penstock.auth.acl_file import read_access_list
-from penstock.engine.access.access import Permissions
-from penstock.engine.topics import filter_covers, topic_matches
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.topics import filter_covers, topic_matches
 
 LIST = """\
 # clients without a user name

@@ -13,7 +13,7 @@ from penstock.auth.external import AuthorizeByService, FirstOf
 from penstock.auth.files import UserFiles
 from penstock.auth.http_requests import parse_rules
 from penstock.auth.passwords import Users, password_line
-from penstock.engine.access.access import Credentials
+from penstock.engine.values.access import Credentials
 from penstock.protocol import reasons
 
 OWN = LoginRules((Rule(WRITE, "own/%c"), Rule(DENY, "own/bad")))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.auth.filter_set import FilterSet
-from penstock.engine.topics import filter_covers, is_topic_filter, topic_matches
+from penstock.engine.values.topics import filter_covers, is_topic_filter, topic_matches
 
 LEVEL = st.sampled_from(["a", "b", "", "$x", "+"])
 FILTERS = st.builds(

@@ -10,7 +10,7 @@ from scramp import ScramClient
 
 from penstock.auth import scram
 from penstock.auth.scram import ScramExchange, ScramKeys, saslprep
-from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS
+from penstock.engine.values.access import CONTINUE, FAILURE, SUCCESS
 
 # RFC 7677 §3
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from penstock.bridge.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.bridge.forwarding import BridgeOutlet, Forwarding, Rule
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.queue import MessageQueue
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.message import Delivery, Message
 from penstock.protocol.packets import Connack, Puback, Pubcomp, Pubrec
 from penstock.protocol.properties import Properties
 from tests.unit.engine.dialled_rig import Rig, opened
@@ -192,5 +192,5 @@ def test_what_waited_for_a_rule_that_is_gone_is_counted_as_not_permitted() -> No
     rig.publish(b"x", 1)
     rig.session.transmission.outlet = BridgeOutlet(Forwarding([], 1, []))
     rig.again(present=False)
-    assert rig.drops.counts[drops.NO_PERMISSION] == 1
+    assert rig.drops.counts[drop_reasons.NO_PERMISSION] == 1
     assert sum(rig.drops.counts) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.bridge.forwarding import HOPS, BridgeOutlet, Forwarding, Rule, hops_of
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 
 NOW_US = 1_000_000

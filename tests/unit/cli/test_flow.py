@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cli.flow import JsonObject, _configured_address, flow_table
 from penstock.cli.screen import Screen
-from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.values.limit_usage import LIMITS
 from penstock.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.client.message import Message
 from penstock.client.options import Status
-from penstock.engine.reporting.drop_counts import SLOW_CONSUMER
+from penstock.engine.values.drop_reasons import SLOW_CONSUMER
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe

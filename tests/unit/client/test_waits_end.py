@@ -12,7 +12,7 @@ import pytest
 from penstock import Client
 from penstock.client.options import Status
 from penstock.engine.batch.commit import Commit
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.errors import ConnectFailed, NotConnected, PublishFailed, StoreError, StoreFailed
 from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties

@@ -21,8 +21,8 @@ from penstock.cluster.record import (
     encode_position,
     encode_record,
 )
-from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import columns_of
+from penstock.engine.values.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import CLUSTER_POSITION_KEY, FORMAT, FORMAT_KEY
 from penstock.store.identity import COMMITS, EPOCH

@@ -8,7 +8,7 @@ from penstock.config.changes import CHANGED_UNSEEN, NOT_SET, compare
 from penstock.config.group import effect_of
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, RESTART, TABLE_JOBS
+from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, RESTART, TABLE_JOBS
 from penstock.errors import ConfigError
 
 

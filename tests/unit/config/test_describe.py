@@ -10,7 +10,7 @@ from penstock.config.group import Group, explanations
 from penstock.config.load import load_settings
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
-from penstock.engine.declared_limits import ClientLimits
+from penstock.engine.values.declared_limits import ClientLimits
 
 
 def test_the_printed_file_read_back_gives_the_same_settings(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.control.diagnosis import CAUSES, REMEDIES, Case, LoggedMessage, diagnose
 from penstock.control.explanation import Explanation, Group, MatchingSubscription, ReachedLimit
-from penstock.engine.reporting.drop_counts import REASONS, slug_of
+from penstock.engine.values.drop_reasons import REASONS, slug_of
 
 MESSAGE = LoggedMessage(7, 1_800_000_000_000_000, "press", 1)
 CONNECTED = {"connected": True, "window": 3, "window_size": 32, "queue": 0}

@@ -19,7 +19,7 @@ from penstock.decoding.sparkplug_births import (
     births_among,
     is_birth,
 )
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from tests.unit.decoding.decode import Outcome, batch_of, decoder, outcome
 from tests.unit.decoding.sparkplug_payloads import metric, payload
 

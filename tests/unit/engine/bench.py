@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.batch.commit import Commit
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.options import EventOptions, ServerOptions, SharingOptions
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

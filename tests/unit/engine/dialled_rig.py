@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.states import CONNECTED
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription

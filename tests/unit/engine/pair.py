@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.packets import Publish
 from tests.unit.engine.bench import Bench, Line, publishes
 

@@ -5,13 +5,14 @@ from typing import Final
 import pytest
 
 from penstock.auth.acl import AccessList, Rule
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.access.bans import UNTIL_RESTART
-from penstock.engine.clock import Now
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.connection.connection import EARLY_BYTES_MAX
-from penstock.engine.connection.states import AWAIT_VERDICT
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.bans import UNTIL_RESTART
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.states import AWAIT_VERDICT
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
@@ -407,7 +408,7 @@ def test_a_publish_that_is_not_allowed(version: int, qos: int) -> None:
     code = reasons.NOT_AUTHORIZED if version == 5 else 0
     answers: dict[int, list[Packet]] = {0: [], 1: [Puback(7, code)], 2: [Pubrec(7, code)]}
     assert line.read() == answers[qos]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
     assert bench.server.context.batch.next_offset == 0
     line.send(Publish("mine/x", b"x", qos, packet_id=8 if qos else 0))
     if qos == 2 and version == 3:
@@ -432,7 +433,7 @@ def test_a_message_received_before_is_not_refused_when_it_comes_again() -> None:
     line.send(Publish("t", b"x", 2, dup=True, packet_id=7))
     bench.commit()
     assert line.read() == [Pubrec(7), Pubrec(7)]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 0
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 0
 
 
 @pytest.mark.parametrize(
@@ -459,7 +460,7 @@ def test_a_deny_within_a_subscription_is_not_delivered() -> None:
         publisher.send(Publish(topic, b"", qos, packet_id=qos))
     bench.commit()
     assert [message.topic for message in publishes(line.read())] == ["open", "open"]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 2
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 2
 
 
 def test_permissions_are_asked_again_when_a_message_leaves_the_queue() -> None:
@@ -473,7 +474,7 @@ def test_permissions_are_asked_again_when_a_message_leaves_the_queue() -> None:
     line = bench.join("c", 5, durable=True)
     bench.commit()
     assert [message.topic for message in publishes(line.read())] == ["b"]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 2
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 2
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -490,7 +491,7 @@ def test_a_message_in_flight_is_not_sent_again_without_permission(qos: int) -> N
     bench.commit()
     released = [packet for packet in line.read() if not isinstance(packet, Connack)]
     assert released == ([Pubrel(1)] if qos == 2 else []), "at QoS 2 the client may have it"
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 def test_a_message_for_an_offline_client_takes_no_room_without_permission() -> None:
@@ -538,7 +539,7 @@ def test_a_shared_subscription_passes_over_who_may_not_receive() -> None:
     bench.server.set_authorize(AccessList(), set(), bench.now)
     bench.server.registry.sessions["p"].transmission.outlet = None
     publisher.send(Publish("t/x", b"", 1, packet_id=5))
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 def test_retained_messages_are_checked() -> None:
@@ -590,7 +591,7 @@ def test_a_will_is_checked_again_when_it_is_published(allowed: bool) -> None:
     bench.server.connections["c"].lost("cut", bench.now)
     bench.commit()
     assert len(publishes(watcher.read())) == allowed
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == (not allowed)
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == (not allowed)
     assert bench.store.recover().wills == {}, "and forgotten"
 
 
@@ -618,7 +619,7 @@ def test_a_will_found_at_the_start_is_not_published_without_permission() -> None
     bench.restart()
     bench.commit()
     assert bench.server.context.batch.next_offset == 0
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 # -- permissions that change -----------------------------------------------------------------
@@ -637,7 +638,7 @@ def test_a_revoked_user_is_cut_off() -> None:
     assert isinstance(farewell, Disconnect)
     assert farewell.reason_code == reasons.NOT_AUTHORIZED
     assert not lines["bob"].connection.link.is_closed
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1, "the will, by the new rules"
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1, "the will, by the new rules"
 
 
 def test_a_subscription_stops_and_starts_again_with_its_permission() -> None:

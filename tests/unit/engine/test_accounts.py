@@ -6,11 +6,12 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.limits import SPILL, EngineLimits
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.memory.pool import MemoryLimits, Pool
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.lane import HEAD_LEN_MAX_OFFLINE
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.limits import SPILL, EngineLimits
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
@@ -181,7 +182,7 @@ def test_qos_0_that_waits_for_one_user_leaves_room_for_others() -> None:
     for number in range(200):
         bench.publish_qos0(f"hog/{number % 10}", bytes(KIB))
     assert 25 * KIB <= bench.server.context.budget.qos0_bytes <= 27 * KIB
-    assert bench.server.drops.counts[drops.MEMORY_FULL] > 170
+    assert bench.server.drops.counts[drop_reasons.MEMORY_FULL] > 170
     bench.publish_qos0("other", bytes(KIB))
     assert bench.server.registry.sessions["c"].queue_length == 1
     session = bench.server.registry.sessions["hog3"]

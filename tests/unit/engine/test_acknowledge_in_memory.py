@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.options import ServerOptions
 from penstock.engine.server.grants import ACKNOWLEDGED_IN_MEMORY, ACKNOWLEDGED_WHEN
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.options import ServerOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from penstock.engine.addresses import host_of, network_of, source_of, text_of
+from penstock.engine.values.addresses import host_of, network_of, source_of, text_of
 
 
 @pytest.mark.parametrize(

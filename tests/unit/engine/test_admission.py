@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.batch.blocked_publishers import Blocker
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.server.admission import OK, REFUSE, WAIT, Admission
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.message import Message
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Publish

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 from penstock.protocol.packets import Connack, Packet, Puback, Pubcomp, Publish, Pubrel
 from tests.unit.engine.bench import Bench
 

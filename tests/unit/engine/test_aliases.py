@@ -8,8 +8,8 @@ from typing import Final, final
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting.drop_counts import PACKET_TOO_LARGE
+from penstock.engine.values.drop_reasons import PACKET_TOO_LARGE
+from penstock.engine.values.limits import EngineLimits
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.protocol.packets import (
     Connack,

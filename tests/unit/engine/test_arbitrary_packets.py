@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench, Line

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.auth.acl import AccessList, Rule
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.awaiting_release import AwaitingRelease
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.message import Message
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import (
     Connect,
@@ -80,7 +80,7 @@ class Held:
 
     @property
     def not_released(self) -> int:
-        return self.bench.server.drops.counts[drops.NOT_RELEASED]
+        return self.bench.server.drops.counts[drop_reasons.NOT_RELEASED]
 
 
 @pytest.mark.parametrize("limits", [None, NO_MEMORY], ids=["in memory", "in the log"])
@@ -221,7 +221,7 @@ def test_what_the_log_lost_all_the_same_is_counted() -> None:
     held.bench.store.trim_log(1 << 62, 0, held.end + 1)
     assert exchange(held.line, Pubrel(1), Pubrel(2)) == [Pubcomp(1), Pubcomp(2)]
     assert payloads(held.subscriber) == [b"2"]
-    assert held.bench.server.drops.counts[drops.RETENTION] == 1
+    assert held.bench.server.drops.counts[drop_reasons.RETENTION] == 1
 
 
 def test_a_retained_message_is_set_by_its_pubrel() -> None:
@@ -295,7 +295,7 @@ def test_its_permission_is_asked_when_it_is_published() -> None:
     bench.server.set_authorize(AccessList(anonymous=[Rule("read", "#")]), set(), bench.now)
     assert exchange(line, Pubrel(1)) == [Pubcomp(1)]
     assert payloads(subscriber) == []
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 def test_a_full_queue_that_rejects_makes_it_wait() -> None:
@@ -314,7 +314,7 @@ def test_a_full_queue_that_rejects_makes_it_wait() -> None:
     assert exchange(line, Pubrel(2), Publish("t", b"3", 1, packet_id=3)) == []
     assert payloads(watcher) == []
     bench.pass_s(1000)
-    assert bench.server.drops.counts[drops.NOT_RELEASED] == 0
+    assert bench.server.drops.counts[drop_reasons.NOT_RELEASED] == 0
     back = bench.join("s", durable=True)
     bench.commit()
     assert payloads(back) == [b"1"]
@@ -409,7 +409,7 @@ def test_of_later_versions_only_connected_time_counts() -> None:
     line = bench.join("p", V311, durable=True)
     bench.pass_s(299)
     assert exchange(line, message(1, dup=True), Pubrel(1)) == [Pubrec(1), Pubcomp(1)]
-    assert bench.server.drops.counts[drops.NOT_RELEASED] == 0
+    assert bench.server.drops.counts[drop_reasons.NOT_RELEASED] == 0
 
 
 @pytest.mark.parametrize("durable", [True, False])

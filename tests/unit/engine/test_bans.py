@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.access.bans import (
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.bans import (
     ADDRESS,
     BANS_MAX,
     CLIENT,

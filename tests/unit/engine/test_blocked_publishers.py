@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.engine.access.access import Permissions
 from penstock.engine.batch.blocked_publishers import BlockedPublishers
-from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import REJECT, EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,

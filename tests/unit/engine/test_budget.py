@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.limits import SPILL, EngineLimits
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.lane import HEAD_LEN_MAX, HEAD_LEN_MAX_OFFLINE
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import SPILL, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,
@@ -54,7 +54,7 @@ def test_qos_0_in_all_queues_together_has_a_bound() -> None:
     budget = bench.server.context.budget
     assert 50 * KIB <= budget.qos0_bytes < 52 * KIB
     waiting = sum(session.queue_length for session in bench.server.registry.sessions.values())
-    assert bench.server.drops.counts[drops.MEMORY_FULL] == 200 - waiting > 0
+    assert bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 200 - waiting > 0
 
 
 def test_what_waits_in_many_queues_weighs_once() -> None:
@@ -85,7 +85,7 @@ def test_qos_1_has_room_when_qos_0_has_none() -> None:
     pair.publish(b"0", b"0", qos=0)
     pair.publish(b"1")
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 1
     assert payloads(pair.rejoin()) == [b"0", b"1"]
 
 
@@ -136,7 +136,7 @@ def test_spill_without_limits_bounds_what_the_log_does_not_hold() -> None:
     for _ in range(HEAD_LEN_MAX + 10):
         bench.publish_qos0("t", b"x")
     assert bench.server.registry.sessions["s0"].queue_length == HEAD_LEN_MAX
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 10
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 10
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -148,7 +148,7 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     pair.publish(*numbered(HEAD_LEN_MAX_OFFLINE + 120))
     pair.bench.commit()
     assert budget.packed_bytes == 13 * 100
-    assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 20
+    assert pair.bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 20
     if crash:
         pair.bench.restart()
         budget = pair.bench.server.context.budget
@@ -276,13 +276,13 @@ def test_a_retained_message_without_room_is_refused_where_that_can_be_told(
     full = reasons.QUOTA_EXCEEDED
     assert line.read() == [Puback(1), Puback(2, full), Pubrec(3, full), Puback(4)]
     assert [message.topic for message in publishes(subscriber.read())] == ["a", "b"]
-    assert bench.server.drops.counts[drops.RETAINED_FULL] == 2
+    assert bench.server.drops.counts[drop_reasons.RETAINED_FULL] == 2
     old = bench.join("old", 4)
     old.send(Publish("b", BODY, 1, True, packet_id=1))
     bench.commit()
     assert old.read() == [Puback(1)]
     assert len(publishes(subscriber.read())) == 1, "delivered all the same"
-    assert bench.server.drops.counts[drops.RETAINED_FULL] == 3
+    assert bench.server.drops.counts[drop_reasons.RETAINED_FULL] == 3
     assert [message.topic for message in bench.store.recover().retained] == ["a"]
 
 

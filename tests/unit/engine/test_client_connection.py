@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.connection.states import CLOSED, CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import NOT_ACKNOWLEDGED
-from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting.drop_counts import CONNECTION_ENDED
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import InFlightWindow
+from penstock.engine.values.drop_reasons import CONNECTION_ENDED
+from penstock.engine.values.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.states import CLOSED, CONNECTED
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

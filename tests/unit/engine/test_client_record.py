@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.client_record import (
+from penstock.engine.values.client_record import (
     DROPPED,
     FLOW_RUNS_MAX,
     NO,
@@ -17,7 +17,7 @@ from penstock.engine.client_record import (
     Run,
     RunSeries,
 )
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 
 START_US = 1_800_000_000_000_000
 HOUR_US = 3_600_000_000

@@ -1,6 +1,6 @@
 """What both roles of a connection share: farewells."""
 
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX
 from penstock.protocol import reasons
 from penstock.protocol.packets import Disconnect, Publish
 from tests.unit.engine.bench import Bench

@@ -12,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import ProducerRecord
-from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
 from penstock.engine.publishing.connection_names import (
     ATTEMPTS_MAX,
     CONNECTION,
@@ -31,6 +28,9 @@ from penstock.engine.publishing.connection_names import (
     refusal_sentence,
     told_names,
 )
+from penstock.engine.values.clock import Now
+from penstock.engine.values.records import ProducerRecord
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Publish, Pubrel

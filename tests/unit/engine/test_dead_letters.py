@@ -2,11 +2,14 @@
 
 import pytest
 
-from penstock.engine.limits import DROP_NEWEST, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.routing import dead_letters
-from penstock.engine.routing.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import DROP_NEWEST, EngineLimits
+from penstock.engine.values.memory_costs import (
+    DEAD_LETTERS_BYTES_MAX,
+    DEAD_LETTERS_OF_TICK_BYTES_MAX,
+)
+from penstock.engine.values.message import Message
 from penstock.protocol.packets import Puback, Publish, Pubrec, Subscribe, Subscription
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
@@ -68,7 +71,7 @@ def test_qos_0_makes_none_unless_asked_for() -> None:
     for number in range(4):
         bench.publish("t", b"%d" % number, qos=0)
     assert letters(bench, watcher) == []
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 2
 
 
 def test_an_expired_message_is_a_dead_letter_that_does_not_expire() -> None:
@@ -128,7 +131,7 @@ def test_what_was_in_flight_when_a_session_ends_is_one_each(qos: int, durable: b
     if durable:
         bench.join("s", clean=True)
     assert [payload for payload, _ in letters(bench, watcher)] == [b"1", b"2", b"3", b"4"]
-    assert bench.server.drops.counts[drops.SESSION_ENDED] == 4
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 4
 
 
 @pytest.mark.parametrize("with_qos0", [True, False])
@@ -151,8 +154,8 @@ def test_a_session_leaves_no_more_than_can_wait_and_the_others_are_counted(
     bench.commit()
     session = bench.server.registry.sessions["s"]
     bench.server.registry.end(session, bench.now)
-    assert bench.server.drops.counts[drops.SESSION_ENDED] == count + 2
-    assert bench.server.drops.counts[drops.DEAD_LETTER_LOST] == (2 if with_qos0 else 1)
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == count + 2
+    assert bench.server.drops.counts[drop_reasons.DEAD_LETTER_LOST] == (2 if with_qos0 else 1)
     letter_box.tick(bench.now)
 
 
@@ -194,18 +197,18 @@ def test_bodies_that_wait_have_a_bound_and_are_published_a_few_at_a_time() -> No
     greedy = bench.join("greedy")
     greedy.send(Subscribe(1, [Subscription("t", 1)]))
     reader = bench.subscriber("reader", "lost", 0)
-    dropped = 2 + PENDING_BYTES_MAX // MEGABYTE
+    dropped = 2 + DEAD_LETTERS_BYTES_MAX // MEGABYTE
     for _ in range(2 + dropped):
         message = Message("t", bytes(MEGABYTE), 1, False, "p", bench.now.wall_us)
         bench.server.router.publish(message, None, bench.now)
     bench.commit()
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == dropped
-    lost = bench.server.drops.counts[drops.DEAD_LETTER_LOST]
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == dropped
+    lost = bench.server.drops.counts[drop_reasons.DEAD_LETTER_LOST]
     assert lost == 2
     came: list[int] = []
     for _ in range(10):
         bench.pass_s(0.25)
         bench.commit()
         came.append(len(bench.take_ready(reader)) // MEGABYTE)
-    assert max(came) <= PER_TICK_BYTES_MAX // MEGABYTE
+    assert max(came) <= DEAD_LETTERS_OF_TICK_BYTES_MAX // MEGABYTE
     assert sum(came) == dropped - lost

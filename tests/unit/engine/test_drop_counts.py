@@ -1,12 +1,7 @@
 """Drops: counted by reason, the latest named."""
 
-from penstock.engine.reporting.drop_counts import (
-    CONNECTION_ENDED,
-    QUEUE_FULL,
-    REASONS,
-    REJECTED,
-    Drops,
-)
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.values.drop_reasons import CONNECTION_ENDED, QUEUE_FULL, REASONS, REJECTED
 
 
 def test_every_reason_has_its_words() -> None:

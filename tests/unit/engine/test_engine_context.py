@@ -1,8 +1,8 @@
 """EngineContext: the open batch is filled, sealed and committed, and links are told when."""
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import SessionRecord, SubscriptionRecord
 from penstock.protocol.packets import (
     Subscription,
 )

@@ -4,17 +4,17 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import (
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.values.access import (
     CONTINUE,
     FAILURE,
     SUCCESS,
-    Authenticate,
     AuthResult,
     Credentials,
     Exchange,
     Step,
 )
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.client_groups import ClientGroups
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery, Message
-from penstock.engine.options import EventOptions
-from penstock.engine.reporting.events import KINDS, WAITING_MAX, Events
+from penstock.engine.reporting.events import WAITING_MAX, Events
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.client_groups import ClientGroups
+from penstock.engine.values.event_kinds import KINDS
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.options import EventOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,

@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.fifo import Fifo
+from penstock.engine.values.fifo import Fifo
 
 
 @given(st.lists(st.integers(-40, 90), max_size=60))

@@ -1,9 +1,9 @@
 """The flight recorder in an engine: what its records say of clients that did this and that."""
 
-from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
-from penstock.engine.client_record import RECORDED_KINDS, RecordedRun
-from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.flight_recorder import REFUSED_NAMES_MAX, FlightRecorder
+from penstock.engine.values.bans import CLIENT, UNTIL_RESTART
+from penstock.engine.values.client_record import RECORDED_KINDS, RecordedRun
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import START_US, Bench, publishes
 

@@ -6,7 +6,7 @@ before that, the receiver would take that one for the first one again, and lose 
 
 import pytest
 
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Puback, Pubcomp, Pubrec, Pubrel
 from tests.unit.engine.bench import publishes
@@ -28,12 +28,12 @@ def test_a_qos_2_message_too_large_by_now_is_released() -> None:
     """[MQTT-3.1.2-24], [MQTT-4.3.3-7]"""
     pair = received_and_cut(V5, 2)
     line = pair.rejoin(size=50)
-    assert pair.bench.server.drops.counts[drops.PACKET_TOO_LARGE] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 1
     assert line.read() == [Pubrel(1)]
     line.send(Pubcomp(1, 0x92))
     pair.bench.commit()
     assert line.session.window_length == 0
-    assert pair.bench.server.drops.counts[drops.PACKET_TOO_LARGE] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 1
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -42,7 +42,7 @@ def test_a_qos_2_message_that_retention_took_is_released(version: int) -> None:
     pair.bench.store.trim_log(1 << 62, 0, 1 << 62)
     line = pair.rejoin()
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.RETENTION] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.RETENTION] == 1
     assert line.read() == [Pubrel(1)]
     line.send(Pubcomp(1))
     pair.bench.commit()

@@ -2,9 +2,9 @@
 
 import random
 
-from penstock.engine.batch.records import packet_id_checksum
-from penstock.engine.clock import Now
-from penstock.engine.session.inbound import PAGE_IDENTIFIERS, Inbound, ids_in
+from penstock.engine.session.inbound import Inbound
+from penstock.engine.values.clock import Now
+from penstock.engine.values.records import PAGE_IDENTIFIERS, ids_in, packet_id_checksum
 from penstock.protocol import reasons
 
 START_US = 1_800_000_000_000_000

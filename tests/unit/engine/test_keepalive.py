@@ -1,7 +1,8 @@
 """Keep alive: deadlines, and what a connection does when one has passed."""
 
-from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
-from penstock.engine.limits import EngineLimits
+from penstock.engine.connection.keepalive import KeepAlive
+from penstock.engine.values.clock import NO_DEADLINE
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.packets import Connect, Disconnect, Pingreq, Pingresp
 from penstock.protocol.reasons import KEEP_ALIVE_TIMEOUT
 from tests.unit.engine.bench import Bench

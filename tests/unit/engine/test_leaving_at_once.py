@@ -6,14 +6,14 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access.access import Permissions
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Delivery
 from penstock.engine.session.packet_ids import packet_id_of
-from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.session import Session
 from penstock.engine.session.stored_queue import StoredLane
-from penstock.engine.session.window import AWAIT_PUBACK
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import AWAIT_PUBACK
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.config.settings import Settings
-from penstock.engine.declared_limits import GROUPS, MemoryLimits, limits_in
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.declared_limits import GROUPS, MemoryLimits, limits_in
+from penstock.engine.values.limits import EngineLimits
 
-SOURCE = Path(__file__).resolve().parents[3] / "src/penstock/engine/limits.py"
+SOURCE = Path(__file__).resolve().parents[3] / "src/penstock/engine/values/limits.py"
 DECLARED = {name for group in GROUPS for name in group.__annotations__}
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from penstock.engine.routing import match_cache
 from penstock.engine.routing.match_cache import MatchCache, Matches
 from penstock.engine.routing.trie import SubscriptionTrie
-from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
+from penstock.engine.values.topics import topic_matches
 from tests.unit.engine.test_trie import FILTERS, TOPICS, entry, session
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "", "c"]), min_size=1, max_size=4)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.message import Delivery, Message
+from penstock.engine.values.message import Delivery, Message
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 
 SECOND_US = 1_000_000

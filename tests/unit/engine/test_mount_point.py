@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import Offers
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import Offers
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
@@ -45,8 +45,8 @@ def test_a_topic_that_is_no_more_than_the_mount_point_is_not_seen(
     if retain:
         line.send(Subscribe(1, [Subscription("#", 2)]))
     assert seen(line) == [("a", b"x")]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 2
-    assert bench.server.drops.counts[drops.PACKET_TOO_LARGE] == 0
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 2
+    assert bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 0
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.name_patterns import PATTERN_CHARACTERS_MAX, NamePattern
+from penstock.engine.values.name_patterns import PATTERN_CHARACTERS_MAX, NamePattern
 
 
 @pytest.mark.parametrize(

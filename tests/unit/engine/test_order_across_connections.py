@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.operators import admin_actions
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties

@@ -6,11 +6,11 @@ from typing import final
 
 import pytest
 
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.limits import DROP_OLDEST, EngineLimits
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting.drop_counts import EXPIRED, PACKET_TOO_LARGE, RETENTION
 from penstock.engine.session.outcome import DeliveryOutcomes
+from penstock.engine.values.drop_reasons import EXPIRED, PACKET_TOO_LARGE, RETENTION
+from penstock.engine.values.limits import DROP_OLDEST, EngineLimits
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.states import CONNECTED
 from penstock.protocol.packets import Connack, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties
 from tests.unit.engine.dialled_rig import Rig

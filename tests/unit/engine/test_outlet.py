@@ -6,8 +6,8 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access.access import Permissions
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Permissions
 from penstock.protocol.packets import Puback, Subscribe, Subscription
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -64,4 +64,4 @@ def test_a_message_that_waited_is_asked_about_again() -> None:
     line.send(Puback(sent.packet_id))
     assert payloads(line) == []
     assert permissions.asked == 3
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1

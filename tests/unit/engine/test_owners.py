@@ -6,11 +6,12 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.batch.records import SessionRecord
-from penstock.engine.options import EventOptions, ServerOptions
-from penstock.engine.reporting.drop_counts import SESSION_ENDED
-from penstock.engine.reporting.events import KINDS, REFUSED
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.drop_reasons import SESSION_ENDED
+from penstock.engine.values.event_kinds import KINDS, REFUSED
+from penstock.engine.values.options import EventOptions, ServerOptions
+from penstock.engine.values.records import SessionRecord
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will

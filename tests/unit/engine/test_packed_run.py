@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import RUN_LEN_MAX, Kind, PackedRun, append_run
+from penstock.engine.values.packed_run import RUN_LEN_MAX, Kind, PackedRun, append_run
 
 KINDS = st.builds(
     lambda qos, retain, ids: (qos, retain, tuple(ids), None),

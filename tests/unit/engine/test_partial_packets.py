@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from penstock.engine.limits import FREE_BYTES, EngineLimits
+from penstock.engine.values.limits import FREE_BYTES, EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Disconnect, Puback, Publish
 from tests.unit.engine.bench import Bench, Line

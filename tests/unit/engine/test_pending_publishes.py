@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.access.access import Permissions
-from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.publishing.pending_publishes import PendingPublishes
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import REJECT, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Disconnect,
@@ -217,7 +217,7 @@ def test_pubrels_that_make_no_room_are_not_waited_for() -> None:
     line.send(*[message(number, 2) for number in range(1, 5)], message(0, 0))
     bench.commit()
     assert line.connection.is_reading_paused
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 0
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 0
 
 
 def test_who_is_slow_to_acknowledge_waits_and_is_not_closed() -> None:

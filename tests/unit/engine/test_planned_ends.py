@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import Authorize
 from penstock.engine.server.draining import Draining
+from penstock.engine.values.access import Authorize
 from penstock.operators import admin_actions
 from penstock.protocol import reasons
 from penstock.protocol.packets import (

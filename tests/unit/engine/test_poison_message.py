@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.engine.message import Delivery, Message
 from penstock.engine.session.poison_message import PoisonMessageDetector
+from penstock.engine.values.message import Delivery, Message
 
 
 def delivery(offset: int) -> Delivery:

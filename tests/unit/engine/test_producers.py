@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.options import ServerOptions
-from penstock.engine.publishing.producers import (
-    NAME_CHARACTERS_MAX,
-    PRODUCER,
-    SEQUENCE,
-    USER_CHARACTERS_MAX,
-)
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.publishing.producers import USER_CHARACTERS_MAX
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.options import ServerOptions
+from penstock.engine.values.producer_properties import NAME_CHARACTERS_MAX, PRODUCER, SEQUENCE
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Puback, Publish, Pubrec, Pubrel
@@ -72,7 +69,7 @@ def test_what_comes_behind_a_refused_message_is_refused_too() -> None:
     line = bench.join("a")
     codes = send(bench, line, *(message(n, n) for n in (1, 2, 3)))
     assert codes == [0, NO_ROOM, REFUSED]
-    assert bench.server.drops.counts[drops.OUT_OF_SEQUENCE] == 1
+    assert bench.server.drops.counts[drop_reasons.OUT_OF_SEQUENCE] == 1
     reader = bench.join("away", durable=True)
     (first,) = publishes(reader.read())
     reader.send(Puback(first.packet_id))

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.limits import (
+from penstock.engine.session.lane import Lane
+from penstock.engine.session.queue import MessageQueue
+from penstock.engine.values.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
     OUT_OF_DATE_MAX,
     SPILL,
     EngineLimits,
 )
-from penstock.engine.message import Delivery, Message
-from penstock.engine.session.lane import Lane
-from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_SHIFT, SLOT_SHIFT
 
 
 def delivery(name: str, qos: int, offset: int = -1, sequence: int = 0) -> Delivery:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,
@@ -38,7 +38,7 @@ def test_drop_newest_keeps_what_came_first() -> None:
     pair.line.cut()
     pair.publish(*numbered(5))
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 2
     pair.bench.restart()
     assert payloads(pair.rejoin()) == numbered(3)
 
@@ -79,7 +79,7 @@ def test_bytes_are_counted_anew_after_a_restart() -> None:
     pair.publisher = pair.bench.join("p", 4)
     pair.publish(b"y" * 500)
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 2
     assert drain(pair.bench, pair.rejoin()) == [b"x" * 200, b"y" * 500]
 
 
@@ -281,11 +281,11 @@ def test_qos_0_past_retention_is_counted_and_holds_nothing_up(
     line = bench.join("s", durable=True)
     bench.commit()
     assert payloads(line) == [b"0"]
-    assert bench.server.drops.counts[drops.RETENTION] == 1
+    assert bench.server.drops.counts[drop_reasons.RETENTION] == 1
     line.send(Puback(1))
     bench.commit()
     assert payloads(line) == [b"1"]
-    assert bench.server.drops.counts[drops.RETENTION] == 1
+    assert bench.server.drops.counts[drop_reasons.RETENTION] == 1
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -317,7 +317,7 @@ def test_spilled_qos_0_is_bounded() -> None:
     pair.publish(*numbered(20), qos=0)
     pair.publish(b"one")
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 10
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 10
     assert payloads(pair.rejoin()) == [*numbered(10), b"one"]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.connection.states import CLOSED
-from penstock.engine.limits import EngineLimits
-from penstock.engine.rate_limit import PAUSE_S_MIN, TokenBucket
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.rate_limit import PAUSE_S_MIN, TokenBucket
+from penstock.engine.values.states import CLOSED
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Pingreq, Puback, Publish
 from tests.unit.engine.bench import Bench, Line

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.message import Message
 from penstock.engine.session.retained import RetainedMessages
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.message import Message
+from penstock.engine.values.topics import topic_matches
 
 TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x", "$x/a/b"]
 FILTERS = ["#", "+", "+/+", "a/#", "a/+", "a/b", "a", "+/b/#", "$x/#", "$x/+", "/+", "+/", "+/#"]

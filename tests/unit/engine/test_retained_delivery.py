@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.session.retained import PORTION, RetainedMessages
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.topics import topic_matches
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Puback,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.limits import REJECT, EngineLimits
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import payloads
@@ -117,7 +117,7 @@ def test_what_it_may_not_have_any_more_is_dropped_once_and_gives_up_its_place() 
     for _ in range(3):
         bench.commit()
         bench.pass_s(20)
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -142,4 +142,4 @@ def test_of_qos_2_pubrel_goes_in_place_of_what_it_may_not_have_any_more(crash: b
     bench.pass_s(20)
     bench.commit()
     assert line.read() == []
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == (0 if crash else 1)
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == (0 if crash else 1)

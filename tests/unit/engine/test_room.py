@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.access.access import Permissions
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import REJECT, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -238,7 +238,7 @@ def test_who_has_more_held_back_than_may_be_in_flight_is_closed() -> None:
     line.send(*[message(number, 2) for number in range(1, 6)])
     line.send(message(0, 0))
     bench.commit()
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
     for number in range(10, 15):
         line.send(Publish("t", b"x" * 390_000, 2, packet_id=number))
         assert not line.connection.link.is_closed
@@ -263,7 +263,7 @@ def test_refusals_keep_their_place_behind_what_waits() -> None:
             packet.packet_id for packet in publisher.read() if isinstance(packet, Puback)
         )
     assert answered == [3, 4, 5]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 def test_what_waits_is_published_only_if_it_still_may() -> None:
@@ -279,7 +279,7 @@ def test_what_waits_is_published_only_if_it_still_may() -> None:
         bench.commit()
     assert publisher.read() == [Puback(3)]
     assert payloads(watcher) == []
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
 def test_topics_count_among_the_bytes_that_wait() -> None:
@@ -326,7 +326,7 @@ def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:
     publisher.cut()
     bench.commit()
     assert payloads(watcher) == []
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1, "the QoS 0 message"
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1, "the QoS 0 message"
 
 
 def test_a_publisher_is_not_read_while_too_much_of_it_waits() -> None:
@@ -357,7 +357,7 @@ def test_qos_0_for_a_full_queue_that_rejects_is_a_counted_drop() -> None:
     publisher.send(message(3, 0))
     bench.commit()
     assert payloads(watcher) == [b"3"]
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
 
 
 # -- QoS 2 that is not released --------------------------------------------------------------
@@ -419,7 +419,7 @@ def test_what_is_not_released_in_time_is_forgotten() -> None:
     assert line.session.inbound.awaits_release(1)
     bench.pass_s(1)
     assert not line.session.inbound.awaits_release(1)
-    assert bench.server.drops.counts[drops.NOT_RELEASED] == 1
+    assert bench.server.drops.counts[drop_reasons.NOT_RELEASED] == 1
     bench.commit()
     line.send(message(1, 2))
     bench.commit()

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.access.access import Permissions
-from penstock.engine.limits import (
-    DROP_NEWEST,
-    DROP_OLDEST,
-    REJECT,
-    SPILL,
-    EngineLimits,
-)
-from penstock.engine.options import STRATEGIES, SharingOptions
-from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.outlet import Outlet
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.values.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
@@ -73,7 +67,7 @@ def test_bytes_are_asked_for_with_the_size_of_the_message() -> None:
     codes = [published(bench, publisher, number, 435) for number in range(1, 6)]
     assert codes == [0, 0, 0, 0, FULL]
     assert published(bench, publisher, 6, 2000) == 0  # never fits: would be refused for ever
-    assert sum(bench.server.drops.counts) == bench.server.drops.counts[drops.QUEUE_FULL] == 1
+    assert sum(bench.server.drops.counts) == bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -205,7 +199,7 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     barred.session.transmission.outlet = Outlet(Barred())
     barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
     assert sum(bench.server.drops.counts) == 1
     assert waiting(holder, barred) == [0, 0]
     assert waiting_for(bench) == 0

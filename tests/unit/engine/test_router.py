@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting.drop_counts import RETAINED_FULL
 from penstock.engine.routing.router import SYSTEM_TOPICS_MAX
-from penstock.engine.topics import bridge_state_topic
+from penstock.engine.values.drop_reasons import RETAINED_FULL
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.topics import bridge_state_topic
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Puback,

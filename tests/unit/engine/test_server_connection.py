@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import Offers
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import Offers
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -267,7 +267,7 @@ def test_system_topics_are_the_brokers(version: int, topic: str) -> None:
     bench.commit()
     code = reasons.NOT_AUTHORIZED if version == 5 else 0
     assert line.read() == [Puback(1, code), Pubrec(2, code)]
-    assert bench.server.drops.counts[drops.NO_PERMISSION] == 3
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 3
     assert bench.server.context.batch.next_offset == 0
 
 

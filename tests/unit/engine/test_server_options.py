@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.options import ServerOptions
+from penstock.engine.values.options import ServerOptions
 
 
 @pytest.mark.parametrize(

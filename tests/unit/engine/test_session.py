@@ -1,7 +1,7 @@
 """A session: the invariants of its docstring, and what they are for."""
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.packets import (
     Connect,
     Puback,
@@ -256,7 +256,7 @@ def test_what_an_earlier_connection_asked_for_is_not_taken_for_missing() -> None
     line.cut()
     line = unanswered_connect(pair)
     pair.bench.finish(second)
-    assert pair.bench.server.drops.counts == [0] * len(drops.REASONS)
+    assert pair.bench.server.drops.counts == [0] * len(drop_reasons.REASONS)
     pair.bench.commit()
     assert payloads(line) == [b"old", b"new"]
 
@@ -275,7 +275,7 @@ def test_a_body_that_is_gone_is_counted_and_the_next_ones_come() -> None:
     pair.bench.store.trim_log(2**62, 0, 2)
     line = pair.rejoin()
     assert payloads(line) == [b"2", b"3"]
-    assert pair.bench.server.drops.counts[drops.RETENTION] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.RETENTION] == 2
 
 
 def test_retention_keeps_what_is_needed() -> None:

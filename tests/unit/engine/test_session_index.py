@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
 from penstock.engine.session.session_index import CHUNK_MAX, SessionIndex
+from penstock.engine.values.limits import EngineLimits
 
 
 def session(number: int) -> Session:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Disconnect,
@@ -57,7 +57,7 @@ def test_a_congested_link_gets_nothing_until_it_is_writable() -> None:
     pair.publish(b"zero", qos=0)
     pair.bench.commit()
     assert pair.line.read() == []
-    assert pair.bench.server.drops.counts[drops.SLOW_CONSUMER] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.SLOW_CONSUMER] == 1
     pair.line.connection.writable(pair.bench.now)
     pair.bench.commit()
     assert payloads(pair.line) == [b"1", b"2"]
@@ -71,7 +71,7 @@ def test_a_full_queue_is_counted() -> None:
     pair.line.cut()
     pair.publish(*numbered(5))
     pair.bench.commit()
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 2
     pair.bench.restart()
     assert payloads(pair.rejoin()) == numbered(5)[2:]
 
@@ -83,9 +83,11 @@ def test_a_queue_that_is_too_long_for_a_new_limit_is_counted() -> None:
     pair.bench.commit()
     pair.bench.limits = EngineLimits(max_mqueue_len=2)
     pair.bench.restart()
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 0  # not before it holds: on attach
+    assert (
+        pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 0
+    )  # not before it holds: on attach
     assert payloads(pair.rejoin()) == numbered(5)[3:]
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 3
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 3
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -95,7 +97,7 @@ def test_qos_0_for_an_offline_session(keeps: bool) -> None:
     pair.publish(b"zero", qos=0)
     pair.bench.commit()
     assert payloads(pair.rejoin()) == ([b"zero"] if keeps else [])
-    assert pair.bench.server.drops.counts[drops.QOS0_OFFLINE] == (0 if keeps else 1)
+    assert pair.bench.server.drops.counts[drop_reasons.QOS0_OFFLINE] == (0 if keeps else 1)
 
 
 def test_an_expired_message_is_not_sent() -> None:
@@ -111,7 +113,7 @@ def test_an_expired_message_is_not_sent() -> None:
     (message,) = publishes(pair.rejoin().read())
     assert message.payload == b"long"
     assert message.properties == Properties(message_expiry_interval=44)
-    assert pair.bench.server.drops.counts[drops.EXPIRED] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.EXPIRED] == 1
 
 
 def test_a_packet_too_large_for_the_receiver_is_passed_over() -> None:
@@ -122,7 +124,7 @@ def test_a_packet_too_large_for_the_receiver_is_passed_over() -> None:
     pair.publish(b"large" * 20, qos=0)
     pair.bench.commit()
     assert payloads(line) == [b"small", b"small too"]
-    assert pair.bench.server.drops.counts[drops.PACKET_TOO_LARGE] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 2
     assert line.session.window_length == 2
 
 
@@ -133,7 +135,7 @@ def test_a_refused_message_is_counted_and_frees_its_place() -> None:
     pair.line.send(Puback(1, reasons.QUOTA_EXCEEDED))
     pair.bench.commit()
     assert payloads(pair.line) == [b"1", b"2"]
-    assert pair.bench.server.drops.counts[drops.REJECTED] == 1
+    assert pair.bench.server.drops.counts[drop_reasons.REJECTED] == 1
 
 
 def test_what_an_ended_session_held_is_counted() -> None:
@@ -143,7 +145,7 @@ def test_what_an_ended_session_held_is_counted() -> None:
     pair.bench.commit()
     pair.line.send(Pubrec(1))
     pair.line.send(Disconnect(0, Properties(session_expiry_interval=0)))
-    assert pair.bench.server.drops.counts[drops.SESSION_ENDED] == 2
+    assert pair.bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2
 
 
 # -- acknowledgements ----------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.reporting.drop_counts import SESSION_ENDED
+from penstock.engine.values.drop_reasons import SESSION_ENDED
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from random import Random
 from typing import SupportsIndex, final
 
-from penstock.engine.access.access import Permissions
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.options import ROUND_ROBIN
-from penstock.engine.reporting import drop_counts
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Member, Xorshift32
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outlet import Outlet
 from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Permissions
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.options import ROUND_ROBIN
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.unit.engine.bench import Bench, publishes
 
@@ -119,7 +119,7 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     free.session.outbound.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts
-    assert (counts[drop_counts.SLOW_CONSUMER], sum(counts)) == (1, 1)
+    assert (counts[drop_reasons.SLOW_CONSUMER], sum(counts)) == (1, 1)
     free.session.transmission.outlet = Outlet(Deaf())
     bench.server.router.publish_system("$SYS/a", b"2", bench.now)
-    assert (counts[drop_counts.NO_PERMISSION], sum(counts)) == (1, 2)
+    assert (counts[drop_reasons.NO_PERMISSION], sum(counts)) == (1, 2)

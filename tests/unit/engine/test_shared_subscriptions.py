@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import STRATEGIES, SharingOptions
-from penstock.engine.reporting import drop_counts
 from penstock.engine.routing.group_members import Xorshift32
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import STRATEGIES, SharingOptions
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -162,7 +162,7 @@ def test_what_no_member_takes_at_once_waits_within_the_bounds_of_all_members(str
     assert away.session.queue_length == online.session.queue_length == 0
     assert sum(bench.server.drops.counts) == 0
     publish(bench, 1, first=3)
-    assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 1
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
     online.send(Unsubscribe(2, [SHARED]))  # less room, and nothing is dropped for it
     bench.commit()
     assert waiting(bench) == 2
@@ -246,7 +246,7 @@ def test_by_hash_a_full_queue_keeps_the_order_of_a_key_while_bodies_are_read(
     bench.commit()
     bench.commit()
     assert got(back) == [0, 1, 2, 3]
-    assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 1
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
 
 
 def test_a_member_whose_link_was_full_goes_on_when_it_is_empty_and_in_order() -> None:
@@ -573,7 +573,7 @@ def test_an_expired_message_is_not_returned() -> None:
     first.cut()
     bench.commit()
     assert got(second) == []
-    assert bench.server.drops.counts[drop_counts.EXPIRED] == 1
+    assert bench.server.drops.counts[drop_reasons.EXPIRED] == 1
 
 
 def test_the_session_of_the_last_member_ends() -> None:
@@ -582,7 +582,7 @@ def test_the_session_of_the_last_member_ends() -> None:
     publish(bench, 3)
     line.cut()
     bench.commit()
-    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 3
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 3
     assert bench.server.router.sharing.groups == {}
     assert bench.server.router.trie.match("t/1").groups == []
 
@@ -645,7 +645,7 @@ def test_what_waits_goes_with_the_last_member() -> None:
     taken = publishes(line.read())
     line.send(Unsubscribe(2, [SHARED]))
     bench.commit()
-    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2
     assert bench.server.router.sharing.groups == {}
     assert bench.server.context.groups_with_backlog == {}
     bench.pass_s(1)
@@ -671,7 +671,7 @@ def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
     assert got(clean) == [0]
     bench.restart()
     assert bench.server.router.sharing.groups == {}
-    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2
     bench.commit()
     bench.restart()
     assert sum(bench.server.drops.counts) == 0
@@ -749,7 +749,7 @@ def test_qos_2_on_its_way_ends_with_the_session() -> None:
     first.send(Disconnect(4, Properties(session_expiry_interval=0)))
     bench.commit()
     assert sorted(got(second)) == [1, 2, 3]
-    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 1
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 1
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -766,7 +766,7 @@ def test_a_refusal_ends_the_message_for_the_group(qos: int) -> None:
     bench.pass_s(1)
     bench.commit()
     assert got(second) == []
-    assert bench.server.drops.counts[drop_counts.REJECTED] == 1
+    assert bench.server.drops.counts[drop_reasons.REJECTED] == 1
 
 
 def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.publishing.sink_positions import (
+from penstock.engine.values.sink_batches import (
     GAP,
     NEXT,
     OTHER_PAST,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.publishing.producers import ProducerSequence
-from penstock.engine.publishing.sink_positions import BATCH_MAX, ROWS_MAX, SHARE, Row
+from penstock.engine.publishing.sink_positions import SHARE
+from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.producer_properties import ProducerSequence
+from penstock.engine.values.sink_batches import BATCH_MAX, ROWS_MAX, Row
 from penstock.engine.work_budget import WORK_PER_PACKET
 from penstock.protocol.packets import Puback, Publish
 from tests.unit.engine.bench import Bench

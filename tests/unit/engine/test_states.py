@@ -7,16 +7,9 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import (
-    CONTINUE,
-    SUCCESS,
-    Authenticate,
-    AuthResult,
-    Credentials,
-    Exchange,
-    Step,
-)
-from penstock.engine.connection.states import (
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.values.access import CONTINUE, SUCCESS, AuthResult, Credentials, Exchange, Step
+from penstock.engine.values.states import (
     AWAIT_AUTH,
     AWAIT_CONNACK,
     AWAIT_CONNECT,

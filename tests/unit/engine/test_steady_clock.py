@@ -6,7 +6,8 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.batch.steady_clock import (
+from penstock.engine.values.clock import Now
+from penstock.engine.values.steady_clock import (
     LEADS_MAX,
     UNSYNCHRONIZED_US_MAX,
     ClockRecord,
@@ -14,7 +15,6 @@ from penstock.engine.batch.steady_clock import (
     Leads,
     SteadyClock,
 )
-from penstock.engine.clock import Now
 
 START_US: Final = 1_800_000_000_000_000
 SECOND_US: Final = 1_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.reporting.drop_counts import STORE_FAILED
+from penstock.engine.values.drop_reasons import STORE_FAILED
 from penstock.protocol.packets import (
     Connack,
     Connect,

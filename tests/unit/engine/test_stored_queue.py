@@ -7,11 +7,12 @@ from typing import final
 
 import pytest
 
-from penstock.engine.batch.packed_run import PackedRun, append_run
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery
-from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
+from penstock.engine.session.queue import MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.packed_run import PackedRun, append_run
+from penstock.engine.values.priorities import PRIORITY_SHIFT, SLOT_SHIFT
 
 SLOT = 3
 NUMBERS = (0, 5, SLOT << SLOT_SHIFT, (SLOT << SLOT_SHIFT) + 5)

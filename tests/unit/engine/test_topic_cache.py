@@ -1,6 +1,6 @@
 """Answers by topic: remembered within bounds."""
 
-from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TopicCache
+from penstock.engine.values.topic_cache import LONG_TOPIC_CHARACTERS, TopicCache
 
 
 def test_an_answer_is_remembered() -> None:

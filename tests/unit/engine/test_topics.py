@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.topics import is_shared, is_topic_filter, is_topic_name, topic_matches
+from penstock.engine.values.topics import is_shared, is_topic_filter, is_topic_name, topic_matches
 
 LEVELS_MAX = 128
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.trace_context import parse_traceparent, traceparent_of
+from penstock.engine.values.trace_context import parse_traceparent, traceparent_of
 from penstock.protocol.properties import Properties, encode_properties
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.routing.match_cache import MergedSubscriptions
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.topics import topic_matches
 from penstock.engine.work_budget import WorkBudget
 from penstock.protocol.packets import Subscription
 

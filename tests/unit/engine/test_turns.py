@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from penstock.engine.connection.states import CONNECTED
-from penstock.engine.limits import EngineLimits
 from penstock.engine.routing.router import LOOKS_PER_UNIT
 from penstock.engine.server.subscribe_handler import FILTER_WORK
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.states import CONNECTED
 from penstock.engine.work_budget import (
     BURST,
     BYTES_PER_UNIT,

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import FETCHED_BYTES_MAX, FREE_BYTES, REJECT, EngineLimits
-from penstock.engine.memory.pool import DELIVERY_BYTES, IDENTIFIER_BYTES
-from penstock.engine.message import Message
-from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import FETCHED_BYTES_MAX, FREE_BYTES, REJECT, EngineLimits
+from penstock.engine.values.memory_costs import DELIVERY_BYTES, IDENTIFIER_BYTES
+from penstock.engine.values.message import Message
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,
@@ -94,7 +94,7 @@ def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
         publish(bench, "t", body)
     budget = bench.server.context.budget
     assert budget.waiting_bytes < 700 * KIB, "half of the share, and what is on its way"
-    assert bench.server.drops.counts[drops.MEMORY_FULL] == 0
+    assert bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 0
     got: list[bytes] = []
     while packets := publishes(line.read()):
         got.extend(packet.payload for packet in packets)
@@ -113,8 +113,8 @@ def test_beyond_its_share_a_user_loses_messages_and_others_do_not() -> None:
     for _ in range(40):
         publish(bench, "t")
     assert 1000 * KIB < bench.server.context.budget.waiting_bytes < 1200 * KIB
-    dropped = bench.server.drops.counts[drops.MEMORY_FULL]
-    assert dropped == bench.server.drops.counts_by_reason("greedy")[drops.MEMORY_FULL] == 30
+    dropped = bench.server.drops.counts[drop_reasons.MEMORY_FULL]
+    assert dropped == bench.server.drops.counts_by_reason("greedy")[drop_reasons.MEMORY_FULL] == 30
     publish(bench, "u", count=5)
     assert acknowledge_all(bench, other) == 5
     check_waiting(bench.server)
@@ -149,7 +149,7 @@ def test_a_queue_that_refuses_does_so_for_want_of_memory(version: int) -> None:
     answers = [packet for packet in publisher.read() if isinstance(packet, Puback)]
     codes = [packet.reason_code for packet in answers]
     assert codes == ([0, 0] if version == 4 else [0, 0, reasons.QUOTA_EXCEEDED])
-    assert bench.server.drops.counts[drops.MEMORY_FULL] == 0
+    assert bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 0
     assert acknowledge_all(bench, line) == (3 if version == 4 else 2)
     bench.commit()
     assert len(publisher.read()) == (1 if version == 4 else 0)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import penstock.engine
-from penstock.engine.limits import EngineLimits
 from penstock.engine.mount_point import without_mount_point
-from penstock.engine.options import EventOptions
-from penstock.engine.reporting.events import CLOCK_JUMPED, DISCONNECTED, KINDS
+from penstock.engine.values.event_kinds import CLOCK_JUMPED, DISCONNECTED, KINDS
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import EventOptions
 from penstock.operators.listing import session_summary
 from penstock.operators.selection import SessionSelection
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties

@@ -2,14 +2,7 @@
 
 import pytest
 
-from penstock.engine.batch.records import packet_id_checksum
-from penstock.engine.limits import PACKET_IDENTIFIERS
-from penstock.engine.message import Delivery, Message
-from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.window import (
-    AWAIT_PUBACK,
-    AWAIT_PUBCOMP,
-    AWAIT_PUBREC,
     FREED,
     PAGE_PLACES,
     REJECTED,
@@ -17,6 +10,15 @@ from penstock.engine.session.window import (
     UNKNOWN,
     VIOLATION,
     InFlightWindow,
+)
+from penstock.engine.values.limits import PACKET_IDENTIFIERS
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    AWAIT_PUBREC,
+    packet_id_checksum,
 )
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 

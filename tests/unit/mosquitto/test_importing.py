@@ -12,9 +12,8 @@ import pytest
 
 from penstock.config.load import load_settings
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import RecoveredState, SessionRecord
-from penstock.engine.clock import MICROSECONDS
-from penstock.engine.session.inbound import ids_in
+from penstock.engine.values.clock import MICROSECONDS
+from penstock.engine.values.records import RecoveredState, SessionRecord, ids_in
 from penstock.errors import ConfigError, StoreFailed
 from penstock.mosquitto import importing, sessions
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.session.inbound import ids_in
+from penstock.engine.values.records import ids_in
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL, read_database
 from penstock.mosquitto.importing import ImportRequest, import_mosquitto
 from penstock.store.examination import examine

@@ -5,12 +5,13 @@ from typing import final
 import pytest
 
 from penstock.bridge.forwarding import BridgeOutlet, Forwarding
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.access.bans import UNTIL_RESTART, USER
-from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.options import EventOptions
-from penstock.engine.reporting.events import ADMINISTERED, BANNED, KINDS
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.server.draining import Draining
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.bans import UNTIL_RESTART, USER
+from penstock.engine.values.event_kinds import ADMINISTERED, BANNED, KINDS
+from penstock.engine.values.limits import NEVER_EXPIRES_S
+from penstock.engine.values.options import EventOptions
 from penstock.engine.wire.link import Link
 from penstock.operators.admin_actions import BANNED as BANNED_BY_OPERATOR
 from penstock.operators.admin_actions import (

@@ -5,8 +5,8 @@ import msgspec
 from penstock.auth.acl import AccessList, Rule
 from penstock.control.diagnosis import Case, diagnose
 from penstock.control.explanation import Explanation
-from penstock.engine.access.bans import CLIENT, UNTIL_RESTART
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.bans import CLIENT, UNTIL_RESTART
+from penstock.engine.values.limits import EngineLimits
 from penstock.operators.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
-from penstock.engine.reporting.drop_counts import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
+from penstock.engine.values.drop_reasons import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
+from penstock.engine.values.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
+from penstock.engine.values.limits import EngineLimits
 from penstock.operators.flow import FlowSnapshot, LimitUsageSnapshot, flow_of
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench

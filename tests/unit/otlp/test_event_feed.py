@@ -10,7 +10,7 @@ import pytest
 from penstock.config.address import Address
 from penstock.config.events import STREAM_FILTER, STREAM_NAME
 from penstock.config.stream import StreamDefinition
-from penstock.engine.topics import EVENTS_PREFIX
+from penstock.engine.values.topics import EVENTS_PREFIX
 from penstock.otlp.event_feed import EventFeed
 from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient, StreamUnavailable

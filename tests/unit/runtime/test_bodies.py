@@ -6,11 +6,11 @@ import logging
 import pytest
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
 from penstock.errors import StoreFailed
 from penstock.runtime.bodies import BodyReader
 from tests.support.deadline import DEADLINE_S

@@ -13,13 +13,14 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.batch.commit import Commit
-from penstock.engine.clock import Now
-from penstock.engine.connection.states import CLOSED
-from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.server.server import Server
+from penstock.engine.values.access import AuthResult, Credentials
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.states import CLOSED
 from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_TURN_MAX
 from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed

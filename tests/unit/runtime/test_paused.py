@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from penstock.engine.connection.states import AWAIT_VERDICT, CONNECTED
+from penstock.engine.values.states import AWAIT_VERDICT, CONNECTED
 from penstock.runtime.paused import CHECKED_AT_ONCE_MAX, PausedPeers
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, ESTABLISHED, FINISHED

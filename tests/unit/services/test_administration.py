@@ -15,8 +15,8 @@ from penstock.control.admin_requests import (
     RemoveSessions,
     SessionFilter,
 )
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.errors import ConfigError, StoreError
 from penstock.services import administration, portions
 from penstock.services.administration import WALKS_MAX, Administration

@@ -18,7 +18,7 @@ from penstock.auth.files import UserFiles
 from penstock.auth.login_queue import LoginQueueOptions
 from penstock.auth.passwords import Users
 from penstock.config.access import Access
-from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, AuthResult, Credentials, Step
+from penstock.engine.values.access import CONTINUE, FAILURE, SUCCESS, AuthResult, Credentials, Step
 from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.authentication import NICENESS, Authentication

@@ -6,8 +6,8 @@ from typing import cast, final
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.limit_usage import WINDOW
+from penstock.engine.values.limit_usage import WINDOW
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.kinds import V311
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from penstock.runtime.driver import Driver

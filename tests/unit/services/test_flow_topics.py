@@ -5,8 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.topics import is_topic_name
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.topics import is_topic_name
 from penstock.engine.wire.link import Link
 from penstock.operators.flow import flow_of
 from penstock.protocol import reasons

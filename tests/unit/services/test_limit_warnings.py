@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
+from penstock.engine.values.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
+from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.packets import Connect, Puback
 from penstock.services.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from tests.unit.engine.bench import Bench, publishes

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.control.admin_requests import SessionFilter
 from penstock.control.ranking_requests import Measure, RankSessions, ShowFlow
-from penstock.engine.limits import EngineLimits
+from penstock.engine.values.limits import EngineLimits
 from penstock.errors import ConfigError, StoreError
 from penstock.operators.ranking import MEASURES
 from penstock.protocol import reasons

@@ -18,8 +18,8 @@ from penstock.config.stream import Stream
 from penstock.control.landed_requests import ForgetTable, ListTables, ReportProgress
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.batch.commit import Commit
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.errors import EpochMismatch, StoreFailed
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import Offers
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import Offers
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

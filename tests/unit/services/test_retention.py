@@ -11,9 +11,9 @@ import pytest
 
 from penstock.config.stream import Stream
 from penstock.control.reader_requests import Lease
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
 from penstock.engine.server.server import Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.errors import StoreFailed
 from penstock.protocol.packets import Connect, Puback
 from penstock.runtime.machine_clock import MachineClock

@@ -9,7 +9,8 @@ from penstock.auth.external import Answer
 from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users
 from penstock.config.access import Access
-from penstock.engine.access.access import Authenticate, AuthResult, Credentials
+from penstock.engine.access.authenticate import Authenticate
+from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Will

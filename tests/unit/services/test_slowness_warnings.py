@@ -5,7 +5,7 @@ from typing import cast, final
 
 import pytest
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.runtime.driver import Driver
 from penstock.runtime.measures import LoopMeasures
 from penstock.services.slowness_warnings import SlownessWarnings

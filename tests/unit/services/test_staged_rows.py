@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.control.client import Abandon, Publish, PublishProgress
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.publishing.sink_positions import Row
 from penstock.engine.server.server import Server
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.sink_batches import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.services import staged_rows as staged_rows_module

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.message import Message
-from penstock.engine.options import ServerOptions
-from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.values.drop_reasons import REASONS
+from penstock.engine.values.message import Message
+from penstock.engine.values.options import ServerOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Puback,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.log_columns import Columns, columns_of
-from penstock.engine.batch.steady_clock import Leads
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import Columns, columns_of
+from penstock.engine.values.message import Message
+from penstock.engine.values.steady_clock import Leads
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk
 from penstock.store.log import chunk_from_columns, messages_from_chunk
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.message import Message
+from penstock.engine.values.log_columns import columns_of
+from penstock.engine.values.message import Message
 from penstock.errors import StoreFormatError
 from penstock.store import records
 from penstock.store.archive import ARCHIVE_SCHEMA, encode_piece, make_pieces

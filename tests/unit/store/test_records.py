@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import Kind, PackedRun
-from penstock.engine.batch.records import (
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import Kind, PackedRun
+from penstock.engine.values.records import (
     SessionRecord,
     SessionState,
     WillRecord,
     WindowEntry,
     WindowPage,
+    ids_in,
+    pages_of,
 )
-from penstock.engine.message import Message
-from penstock.engine.session.inbound import ids_in, pages_of
 from penstock.protocol.packets import Subscription
 from penstock.store import records
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.config.address import Address
 from penstock.config.events import STREAM_NAME
 from penstock.config.stream import StreamDefinition
-from penstock.engine.topics import EVENTS_PREFIX
+from penstock.engine.values.topics import EVENTS_PREFIX
 from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient
 from penstock.stream.event_rows import newest_events, read_events

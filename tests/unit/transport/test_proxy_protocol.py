@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.addresses import ip_of
+from penstock.engine.values.addresses import ip_of
 from penstock.transport.proxy_protocol import (
     V1_BYTES_MAX,
     V2_EXTENSIONS_BYTES_MAX,

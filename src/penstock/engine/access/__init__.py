@@ -1,8 +1,7 @@
-"""Authentication and permissions: their ports, and bans.
+"""Authentication: its port, and what was refused lately.
 
 Modules::
 
-    access            the ports for authentication and authorization
-    bans              addresses, users and client identifiers that are refused for a time
+    authenticate      the port that checks credentials
     refused_filters   subscriptions that were refused recently, for the log
 """

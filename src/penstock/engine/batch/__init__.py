@@ -6,10 +6,6 @@ Modules::
     batch                the open batch, which the next commit writes
     commit               one atomic write, and the packets that are sent when it is durable
     store_health         whether the store can write, and how many bytes may wait for it
-    records              the durable form of the engine's state
-    packed_run           queued deliveries as packed numbers
-    log_columns          the messages of one commit, as the columns of the log
     timers               calls at a later time
-    steady_clock         a clock that continues across restarts and jumps of the wall clock
     blocked_publishers   publishers that wait for room, and which of them is resumed next
 """

@@ -15,15 +15,15 @@ from typing import final
 from mypy_extensions import i64
 
 from penstock.engine.batch.commit import BodyRequester, Commit, StoredState
-from penstock.engine.batch.log_columns import Columns, columns_of
-from penstock.engine.batch.records import (
+from penstock.engine.values.log_columns import Columns, columns_of
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import (
     ProducerRecord,
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
 )
-from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.message import Message
+from penstock.engine.values.steady_clock import ClockRecord
 from penstock.engine.work_budget import WorkBudget
 
 

@@ -29,7 +29,7 @@ from collections import deque
 from typing import Final, final
 
 from penstock.engine.batch.timers import TimerTarget
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 from penstock.engine.waiting import Resumable, Waiting
 from penstock.engine.wire.link import Link
 

@@ -10,17 +10,17 @@ from typing import final
 from mypy_extensions import trait
 
 from penstock.engine.batch.blocked_publishers import Blocker
-from penstock.engine.batch.log_columns import Columns
-from penstock.engine.batch.records import (
+from penstock.engine.values.clock import Now
+from penstock.engine.values.log_columns import Columns
+from penstock.engine.values.message import Message
+from penstock.engine.values.records import (
     ProducerRecord,
     SessionRecord,
     SessionState,
     SubscriptionRecord,
     WillRecord,
 )
-from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
+from penstock.engine.values.steady_clock import ClockRecord
 from penstock.engine.wire.link import DeferredPackets
 
 

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from penstock.engine.batch.batch import Batch
 from penstock.engine.batch.commit import Commit
-from penstock.engine.client_record import Run, RunSeries
+from penstock.engine.values.client_record import Run, RunSeries
 from penstock.engine.wire.link import Turn
 
 NO_LIMIT_BYTES: Final = 2**60

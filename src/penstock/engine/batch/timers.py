@@ -13,8 +13,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import final
 
-from penstock.engine.clock import Now
-from penstock.engine.limits import OUT_OF_DATE_MAX
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import OUT_OF_DATE_MAX
 
 
 class TimerTarget:

@@ -2,7 +2,6 @@
 
 Modules::
 
-    states                    the states, and the packets that each of them accepts
     connection                decodes bytes to packets, handles them, sends through a link
     enhanced_authentication   which AUTH packet may be sent next
     keepalive                 when a peer that sends nothing is disconnected

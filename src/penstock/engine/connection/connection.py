@@ -37,10 +37,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX, fits
-from penstock.engine.connection.states import (
+from penstock.engine.connection.keepalive import KeepAlive
+from penstock.engine.values.clock import NO_DEADLINE, Now
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX, fits
+from penstock.engine.values.states import (
     AWAIT_CONNECT,
     AWAIT_VERDICT,
     CLOSED,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.access.access import CONTINUE, Exchange, Step
+from penstock.engine.values.access import CONTINUE, Exchange, Step
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

@@ -12,8 +12,9 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from penstock.engine.values.clock import NO_DEADLINE
+
 GRACE: Final = 1.5
-NO_DEADLINE: Final = -1.0
 
 
 @mypyc_attr(acyclic=True)

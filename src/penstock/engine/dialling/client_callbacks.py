@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.clock import Now
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
+from penstock.engine.values.clock import Now
 from penstock.protocol.packets import Connack, Packet
 
 

@@ -5,7 +5,7 @@
       CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
                       ╰── refused, or no answer within the connect timeout ─────────────▲
 
-``engine/connection/states.py`` has the packets that a server may send in each state.
+``engine/values/states.py`` has the packets that a server may send in each state.
 
 The session is of the same class as in a server (``session``), with its window, queue and commits.
 CONNACK says whether the server still has its session (``session.session_lost``), and announces
@@ -29,18 +29,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
-from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
-from penstock.engine.connection.states import ACCEPTED, AWAIT_CONNACK, CLIENT, CLOSED, CONNECTED
+from penstock.engine.connection.keepalive import KeepAlive
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_inbound import ClientInbound
 from penstock.engine.dialling.packet_id_cleanup import PacketIdCleanup
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
-from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.publishing.connection_names import unknown_ids
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import NO_DEADLINE, Now
+from penstock.engine.values.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX
+from penstock.engine.values.states import ACCEPTED, AWAIT_CONNACK, CLIENT, CLOSED, CONNECTED
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.errors import LocalProtocolError, RemoteProtocolError

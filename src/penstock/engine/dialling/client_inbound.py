@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import quote
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.unacknowledged import (
     NOT_ACKNOWLEDGED,
     ReceivedMessage,
     UnacknowledgedMessages,
 )
-from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.session import Session
-from penstock.engine.topics import is_topic_name
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import PACKET_IDENTIFIERS
+from penstock.engine.values.refusals import quote
+from penstock.engine.values.topics import is_topic_name
 from penstock.engine.wire.aliases import InboundAliases
 from penstock.engine.wire.link import Link
 from penstock.errors import LocalProtocolError, RemoteProtocolError

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.clock import Now
-from penstock.engine.connection.keepalive import NO_DEADLINE
-from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import NO_DEADLINE, Now
+from penstock.engine.values.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode_ack

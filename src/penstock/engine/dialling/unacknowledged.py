@@ -24,7 +24,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.fifo import Fifo
+from penstock.engine.values.fifo import Fifo
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 

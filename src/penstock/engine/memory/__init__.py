@@ -2,7 +2,6 @@
 
 Modules::
 
-    pool         the memory of all clients, and of one owner: messages, sessions, subscriptions
-    accounts     the pool of each owner: a share of the broker's
-    limit_usage  how often, and for how long, a client was at one of its limits
+    pool       the memory of all clients, and of one owner: messages, sessions, subscriptions
+    accounts   the pool of each owner: a share of the broker's
 """

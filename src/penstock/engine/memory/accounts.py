@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.addresses import source_of
 from penstock.engine.memory.pool import Pool
+from penstock.engine.values.addresses import source_of
 
 NO_ADDRESS: Final = "local"  # in the key of anonymous clients on a Unix socket
 

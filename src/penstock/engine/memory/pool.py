@@ -27,30 +27,19 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from penstock.engine.limits import SMALL_BYTES, EngineLimits
-from penstock.engine.message import Delivery, Message
+from penstock.engine.values.limits import SMALL_BYTES, EngineLimits
+from penstock.engine.values.memory_costs import (
+    DELIVERY_BYTES,
+    FETCHING_PART,
+    PACKED_BYTES,
+    levels_bytes,
+    will_bytes,
+)
+from penstock.engine.values.message import Delivery, Message
 
-DELIVERY_BYTES: Final = 256  # a waiting delivery, without its message
-PACKED_BYTES: Final = 13  # a delivery in a run, see ``packed_run``
-LEVEL_BYTES: Final = 384  # a node of a tree of topic levels
-IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
-
-FETCHING_PART: Final = 4  # at most a quarter of ``waiting_bytes_max`` is being read from the log
 _SESSION_BYTES: Final = 4096
 _SUBSCRIPTION_BYTES: Final = 512
 _CHARACTER_BYTES: Final = 4
-_WILL_BYTES: Final = 512
-
-
-def levels_bytes(topic: str) -> int:
-    """Return the bytes of memory of the nodes of ``topic`` in a tree of topic levels, if none of
-    them exists yet."""
-    return LEVEL_BYTES * (topic.count("/") + 1)
-
-
-def will_bytes(size_bytes: int) -> int:
-    """Return the bytes of memory of a will with a message of ``size_bytes``."""
-    return _WILL_BYTES + size_bytes
 
 
 @final

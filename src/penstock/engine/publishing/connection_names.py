@@ -49,11 +49,11 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import ProducerRecord
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.routing.session_registry import SessionEnds
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.limits import PACKET_IDENTIFIERS
+from penstock.engine.values.records import ProducerRecord
 from penstock.protocol.properties import Properties
 
 CONNECTION: Final = "penstock-connection"

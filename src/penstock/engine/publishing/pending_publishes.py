@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.fifo import Fifo
-from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.memory.pool import Pool
+from penstock.engine.values.fifo import Fifo
+from penstock.engine.values.limits import FREE_BYTES, EngineLimits
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
 

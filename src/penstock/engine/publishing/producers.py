@@ -21,22 +21,17 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import ProducerRecord
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.protocol.properties import Properties
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.producer_properties import ProducerSequence
+from penstock.engine.values.records import ProducerRecord
 
-PRODUCER: Final = "penstock-producer"
-SEQUENCE: Final = "penstock-sequence"
-NAME_CHARACTERS_MAX: Final = 256
 USER_CHARACTERS_MAX: Final = 256  # characters in the name of a user with producers
 MARKED_EXPIRY_FACTOR: Final = 52
 """A streaming query is refused once its sink is forgotten: a week's silence is no reason for that,
 a year's is."""
-PRODUCER_BYTES: Final = 2560  # memory of one with the longest names, in four-byte characters
-_DIGITS_MAX: Final = 18
 _SEPARATOR: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
 _EXPIRED_AT_ONCE_MAX: Final = 1000
 
@@ -45,61 +40,6 @@ NEXT: Final = 0
 REPEATED: Final = 1
 REFUSED: Final = 2  # 0x83
 NO_ROOM: Final = 3  # 0x97
-
-
-@final
-class ProducerSequence:
-    """The producer and number of a PUBLISH; ``mistake`` is one sentence if they are invalid, else
-    empty; ``mark`` is stored with the number (``ProducerRecord``)."""
-
-    def __init__(self, name: str, sequence: int, mistake: str = "", mark: str = "") -> None:
-        self.name = name
-        self.sequence = sequence
-        self.mistake = mistake
-        self.mark = mark
-
-
-def sequence_of(properties: Properties | None) -> ProducerSequence | None:
-    """Return the producer's name and number in the properties of a PUBLISH; None if it has
-    none."""
-    if properties is None or properties.user_properties is None:
-        return None
-    names = _values(properties.user_properties, PRODUCER)
-    sequences = _values(properties.user_properties, SEQUENCE)
-    if not names and not sequences:
-        return None
-    if len(names) != 1 or len(sequences) != 1:
-        return ProducerSequence("", 0, f"{PRODUCER} and {SEQUENCE} must stand in it once each")
-    name, digits = names[0], sequences[0]
-    if not _is_name(name):
-        return ProducerSequence(
-            "", 0, f"{PRODUCER} must have 1 to {NAME_CHARACTERS_MAX} characters"
-        )
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
-        return ProducerSequence(
-            name, 0, f"{SEQUENCE} must be a number from 1 to 10^{_DIGITS_MAX} - 1"
-        )
-    return ProducerSequence(name, int(digits))
-
-
-def producer_of(properties: Properties | None) -> str:
-    """Return the name of the producer in the properties of a CONNECT; empty if it has none."""
-    if properties is None or properties.user_properties is None:
-        return ""
-    names = _values(properties.user_properties, PRODUCER)
-    return names[0] if len(names) == 1 and _is_name(names[0]) else ""
-
-
-def _values(user_properties: list[tuple[str, str]], wanted: str) -> list[str]:
-    found: list[str] = []
-    for name, value in user_properties:
-        if name == wanted:
-            found.append(value)
-    return found
-
-
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= NAME_CHARACTERS_MAX
 
 
 @final
@@ -153,10 +93,10 @@ class Producers:
         if not message.mistake and 0 < message.sequence <= latest:
             return REPEATED
         if message.mistake or message.sequence != latest + 1 or _is_too_long(username):
-            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            self._drops.count(drop_reasons.OUT_OF_SEQUENCE, client_id, topic)
             return REFUSED
         if record is None and not self._has_room_for(username or ""):
-            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            self._drops.count(drop_reasons.OUT_OF_SEQUENCE, client_id, topic)
             return NO_ROOM
         return NEXT
 

@@ -16,83 +16,30 @@ published (``store.staging``). The progress of a sink is one number that only gr
 A position is stored like the number of a producer (``producers``), under a name that no client can
 have, and expires like one.
 
-The number of a batch alone does not say what is in it: a checkpoint of Spark that was put back from
-an older copy plans other rows under the same number, and a broker whose data directory was put
-back lacks batches that Spark counts as published. So a batch has a *plan*, which names what Spark
-planned under its number (``spark.batch_plans``), and the position is stored with the plan of its
-batch. ``judge_batch`` compares both ends::
-
-      batch < latest ───────────────────────────────▶ SET_BACK    the checkpoint is older
-      batch = latest    plan is the latest's ───────▶ REPEATED    as after a crash
-                        it is another ──────────────▶ REPLANNED   the checkpoint is older
-      batch > latest    the sink is new, batch is 0 ▶ NEXT
-                        it is new, batch is not 0 ──▶ UNKNOWN     the broker is another, or older
-                        there are batches between ──▶ GAP         the broker is older
-                        another plan goes before ───▶ OTHER_PAST  one of them is older
-                        else ───────────────────────▶ NEXT
-
-Where a plan is not known (written by an older version, a sink of ``df.write``), only the numbers
-count.
+``judge_batch`` says whether a batch is the next one, or which of the two ends was put back.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
-from penstock.engine.publishing.producers import Producers, ProducerSequence
+from penstock.engine.publishing.producers import Producers
 from penstock.engine.routing.router import Router
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
+from penstock.engine.values.producer_properties import ProducerSequence
+from penstock.engine.values.sink_batches import ROWS_MAX, Row
 from penstock.engine.work_budget import WORK_PER_PACKET, WORK_PER_TURN_MAX
-
-# topic, payload, qos, retain, encoded properties
-Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
-
-BATCH_MAX: Final = 2**31 - 2
-ROWS_MAX: Final = 2**32 - 1  # rows of one batch
 
 SHARE: Final = WORK_PER_TURN_MAX // 5  # units of work in a turn: clients have precedence
 
-# The verdict on a batch that is to be published.
-NEXT: Final = 0
-REPEATED: Final = 1
-SET_BACK: Final = 2
-REPLANNED: Final = 3
-UNKNOWN: Final = 4
-GAP: Final = 5
-OTHER_PAST: Final = 6
 
 _SHIFT: Final = 32
 _USER: Final = "$sinks"  # the user of all sinks, as producers
 _SINK_PREFIX: Final = "\0"  # no producer's name of a client may contain it [MQTT-1.5.4-2]
-
-
-def judge_batch(latest: int, latest_plan: str, batch: int, plan: str, previous: str) -> int:
-    """Return the verdict on a batch that is to be published: ``NEXT`` … ``OTHER_PAST``.
-
-    Args:
-        latest: the latest batch of the sink; -1 if there is none.
-        latest_plan: the plan of that batch; empty if it is not known.
-        batch: the number of the batch.
-        plan: the plan of the batch; empty if it is not known.
-        previous: the plan of the batch before; empty if it is not known.
-    """
-    if batch < latest:
-        return SET_BACK
-    if batch == latest:
-        return REPLANNED if plan and latest_plan and plan != latest_plan else REPEATED
-    if not plan:
-        return NEXT
-    if latest < 0:
-        return NEXT if batch == 0 else UNKNOWN
-    if not latest_plan:
-        return NEXT
-    if batch > latest + 1:
-        return GAP
-    return OTHER_PAST if previous and previous != latest_plan else NEXT
 
 
 @final

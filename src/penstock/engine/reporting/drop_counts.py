@@ -15,60 +15,16 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.client_groups import OTHER
 from penstock.engine.counters import NO_LISTENER, Counters
-from penstock.engine.message import Delivery
 from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
-
-QUEUE_FULL: Final = 0
-QOS0_OFFLINE: Final = 1
-EXPIRED: Final = 2
-PACKET_TOO_LARGE: Final = 3
-NO_PERMISSION: Final = 4
-RETENTION: Final = 5
-SESSION_ENDED: Final = 6
-STORE_FAILED: Final = 7
-REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
-SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
-RETAINED_FULL: Final = 10  # no room to retain the message; it was delivered to subscribers
-NOT_RELEASED: Final = 11  # the publisher sent no PUBREL; only of MQTT 3.1 the message is dropped
-PAYLOAD_FORMAT: Final = 12  # the payload is not UTF-8, as its payload format indicator says
-DEAD_LETTER_LOST: Final = 13  # the dead letter of a message that was counted before is lost too
-MEMORY_FULL: Final = 14  # the memory for queued messages, of all or of one user, is used up
-OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
-CONNECTION_ENDED: Final = (
-    16  # a bridge's remote broker ended several connections at the message (``poison_message``)
-)
-
-REASONS: Final = (
-    "queue full",
-    "QoS 0 while offline",
-    "expired",
-    "packet too large for the receiver",
-    "no permission",
-    "retention",
-    "session ended",
-    "store failed",
-    "rejected by the receiver",
-    "QoS 0 for a slow consumer",
-    "too many retained messages",
-    "not released by its publisher",
-    "payload format invalid",
-    "dead letter lost",
-    "memory full",
-    "out of sequence",
-    "connection ended at it",
-)
+from penstock.engine.values.client_groups import OTHER
+from penstock.engine.values.drop_reasons import REASONS, slug_of
+from penstock.engine.values.message import Delivery
 
 _RECENT_MAX: Final = 100
 LAST_MAX: Final = 8  # the latest drops that are remembered of one session or group
 _OWNERS_WITH_LAST_MAX: Final = 10_000  # sessions, and groups, whose latest drops are remembered
-
-
-def slug_of(reason: int) -> str:
-    """Return the name of ``reason`` in a topic or a metric, for example "queue_full"."""
-    return REASONS[reason].lower().replace(" ", "_")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

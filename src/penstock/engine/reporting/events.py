@@ -25,70 +25,30 @@ Nothing waits for events: those since the last tick are lost in a crash, and tho
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
-from penstock.engine.message import Delivery, Message
-from penstock.engine.options import EventOptions
-from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import EVENTS_PREFIX, topic_matches
-from penstock.engine.trace_context import traceparent_of
+from penstock.engine.values.event_kinds import (
+    COMMITTED,
+    COMPLETED,
+    CONNECTED,
+    DISCONNECTED,
+    DROPPED,
+    EXPIRED,
+    KINDS,
+    QUEUED,
+    RECEIVED,
+    SENT,
+    Event,
+)
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.options import EventOptions
+from penstock.engine.values.topic_cache import TopicCache
+from penstock.engine.values.topics import EVENTS_PREFIX, topic_matches
+from penstock.engine.values.trace_context import traceparent_of
 from penstock.engine.wire.link import Link
 
 WAITING_MAX: Final = 100_000
 
-STARTED: Final = 0
-STOPPED: Final = 1
-CONNECTED: Final = 2
-DISCONNECTED: Final = 3
-REFUSED: Final = 4
-SUBSCRIBED: Final = 5
-UNSUBSCRIBED: Final = 6
-SESSION_EXPIRED: Final = 7
-FLOW: Final = 8
-DROPPED: Final = 9
-EXPIRED: Final = 10
-RECEIVED: Final = 11
-COMMITTED: Final = 12
-QUEUED: Final = 13
-SENT: Final = 14
-RESENT: Final = 15
-ACKNOWLEDGED: Final = 16
-COMPLETED: Final = 17
-BRIDGED: Final = 18
-MOVED: Final = 19
-ADMINISTERED: Final = 20
-BANNED: Final = 21
-CLOCK_JUMPED: Final = 22
-LOG_FORKED: Final = 23
-
-KINDS: Final = (
-    "started",
-    "stopped",
-    "connected",
-    "disconnected",
-    "refused",
-    "subscribed",
-    "unsubscribed",
-    "session_expired",
-    "flow",
-    "dropped",
-    "expired",
-    "received",
-    "committed",
-    "queued",
-    "sent",
-    "resent",
-    "acknowledged",
-    "completed",
-    "bridged",
-    "moved",
-    "administered",
-    "banned",
-    "clock_jumped",
-    "log_forked",
-)
-
-Event: TypeAlias = dict[str, object]
 
 _TOPICS_MAX: Final = 10_000
 _OFFSETS_MAX: Final = 1000  # offsets in one event about a commit

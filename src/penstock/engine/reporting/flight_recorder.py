@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.client_record import (
+from penstock.engine.values.client_record import (
     DROPPED,
     REASON_RUNS_MAX,
     ClientRecord,
@@ -27,7 +27,7 @@ from penstock.engine.client_record import (
     RunSeries,
     shortened,
 )
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 
 NAME_MAX: Final = 256  # characters of a client identifier
 REFUSED_NAMES_MAX: Final = 1000  # names in refused CONNECTs; at most a tenth of ``clients_max``

@@ -11,9 +11,9 @@ It is routed like any message, so a stream writes it to a table and a client may
 
 A message that is dropped to make room for a dead letter becomes no dead letter, nor does a dead
 letter that is dropped, so that there is no loop. At most ``PENDING_MAX`` wait, with
-``PENDING_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
-At most ``PER_TICK_MAX``, or ``PER_TICK_BYTES_MAX``, are published in a tick. Waiting dead letters
-are not stored: a crash within a tick of the drop loses them.
+``DEAD_LETTERS_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
+At most ``PER_TICK_MAX``, or ``DEAD_LETTERS_OF_TICK_BYTES_MAX``, are published in a tick. Those that
+wait are not stored: a crash within a tick of the drop loses them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from typing import Final, final
 
 from penstock.engine.batch.commit import BodyRequester
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, DropHandler, Drops, slug_of
+from penstock.engine.reporting.drop_counts import DropHandler, Drops
 from penstock.engine.routing.router import Router
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import DEAD_LETTER_LOST, slug_of
+from penstock.engine.values.memory_costs import (
+    DEAD_LETTERS_BYTES_MAX,
+    DEAD_LETTERS_OF_TICK_BYTES_MAX,
+)
+from penstock.engine.values.message import Delivery, Message
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import decode_properties, encode_properties
 
 PENDING_MAX: Final = 10_000
-PENDING_BYTES_MAX: Final = 67_108_864
 PER_TICK_MAX: Final = 1000
-PER_TICK_BYTES_MAX: Final = 16_777_216  # or a single larger dead letter
 
 REASON: Final = "penstock-dropped-because"
 CLIENT_ID: Final = "penstock-dropped-for"
@@ -86,7 +89,7 @@ class _Inbox(DropHandler):
         size_bytes = delivery.size_bytes if message is None else message.size_bytes()
         letter = _Letter(reason, client_id, message, delivery.offset, size_bytes)
         if message is not None and not (self.letters and self.letters[-1].message is message):
-            if self.size_bytes + size_bytes <= PENDING_BYTES_MAX:
+            if self.size_bytes + size_bytes <= DEAD_LETTERS_BYTES_MAX:
                 letter.counted_bytes = size_bytes
                 self.size_bytes += size_bytes
             elif delivery.offset >= 0:
@@ -102,7 +105,7 @@ class _Inbox(DropHandler):
         size_bytes = 0
         for letter in self.letters[:PER_TICK_MAX]:
             size_bytes += letter.size_bytes
-            if count > 0 and size_bytes > PER_TICK_BYTES_MAX:
+            if count > 0 and size_bytes > DEAD_LETTERS_OF_TICK_BYTES_MAX:
                 break
             count += 1
             self.size_bytes -= letter.counted_bytes

@@ -19,12 +19,13 @@ from typing import Final, final
 import msgspec
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
-from penstock.engine.reporting.events import FLOW, KINDS, Event, Events
+from penstock.engine.reporting.events import Events
 from penstock.engine.routing.router import Router
 from penstock.engine.session.session import Session
-from penstock.engine.topics import EVENTS_PREFIX
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import FLOW, KINDS, Event
+from penstock.engine.values.message import Message
+from penstock.engine.values.topics import EVENTS_PREFIX
 
 FORMAT_VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 65_536  # of events in one message, or a single larger event

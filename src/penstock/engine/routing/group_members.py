@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Final, final
 from zlib import crc32
 
-from penstock.engine.limits import OUT_OF_DATE_MAX
-from penstock.engine.message import RoutingKey
-from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, RANDOM, STICKY
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topic_cache import TopicCache
+from penstock.engine.values.limits import OUT_OF_DATE_MAX
+from penstock.engine.values.message import RoutingKey
+from penstock.engine.values.options import HASH_CLIENT, HASH_TOPIC, RANDOM, STICKY
+from penstock.engine.values.topic_cache import TopicCache
 
 FRONT: Final = 127  # the slot of returned messages, which come before all others
 HASH_SLOTS: Final = 126  # slots of the hash strategies, from 1 on

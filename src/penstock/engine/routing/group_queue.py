@@ -21,10 +21,14 @@ from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import GROUP_KEY_PREFIX, SessionRecord, SessionState
-from penstock.engine.clock import Now
-from penstock.engine.limits import (
+from penstock.engine.memory.pool import Pool
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.routing.group_members import FRONT, Member
+from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.lane import Lane
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
     FETCHED_BYTES_MAX,
@@ -33,14 +37,10 @@ from penstock.engine.limits import (
     SPILL,
     EngineLimits,
 )
-from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message, routing_key_of
-from penstock.engine.reporting import drop_counts as reasons_to_drop
-from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.routing.group_members import FRONT, Member
-from penstock.engine.session.backlog import Backlog
-from penstock.engine.session.lane import Lane
-from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.values.message import Delivery, Message, routing_key_of
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.values.records import GROUP_KEY_PREFIX, SessionRecord, SessionState
 
 SCAN_MAX: Final = 1000  # messages of a lane that are checked for a member
 LOOKS_PER_UNIT: Final = 8  # checked messages that count as one unit of ``work_budget``
@@ -297,7 +297,7 @@ class GroupQueue(StoredState):
                     break
                 if taker.is_for_nobody(routing_key):
                     self._note_removed(delivery, self._queue.remove(lane, delivery))
-                    reason = reasons_to_drop.NO_PERMISSION
+                    reason = drop_reasons.NO_PERMISSION
                     self._drops.count_delivery(reason, self.name, delivery, True)
                     position = 0  # positions change if the head was removed
                     freed = True
@@ -476,7 +476,7 @@ class GroupQueue(StoredState):
                 delivery.routing_key = routing_key_of(body)
         if gone:
             count = len(gone)
-            self._drops.count_known(reasons_to_drop.RETENTION, self.name, gone, count, True)
+            self._drops.count_known(drop_reasons.RETENTION, self.name, gone, count, True)
             self.backlog.wake_blocked_publishers()
         if self._owner is not None:
             self._owner.offer(now)

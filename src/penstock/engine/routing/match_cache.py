@@ -22,7 +22,7 @@ from typing import Final, final
 
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
+from penstock.engine.values.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
 
 _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # sessions, groups and identifiers of all topics

@@ -26,15 +26,15 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
-from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Accounts
 from penstock.engine.memory.pool import Pool, memory_limits
-from penstock.engine.options import SharingOptions
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.router import Router
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import is_shared
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import SharingOptions
+from penstock.engine.values.records import SessionRecord, SubscriptionRecord
+from penstock.engine.values.topics import is_shared
 
 
 @final

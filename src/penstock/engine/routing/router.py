@@ -21,19 +21,20 @@ from mypy_extensions import i64
 
 from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Message
-from penstock.engine.options import SharingOptions
-from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
+from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.match_cache import Matches
 from penstock.engine.routing.shared_subscriptions import SharedSubscriptions
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.retained import RetainedDelivery, RetainedMessages
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import is_bridge_state, is_shared, is_system_topic, topic_matches
+from penstock.engine.values.clock import Now
+from penstock.engine.values.drop_reasons import RETAINED_FULL, STORE_FAILED
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Message
+from penstock.engine.values.options import SharingOptions
+from penstock.engine.values.topic_cache import TopicCache
+from penstock.engine.values.topics import is_bridge_state, is_shared, is_system_topic, topic_matches
 from penstock.engine.work_budget import SENT_BYTES_PER_UNIT
 
 _CACHED_TOPICS_MAX: Final = 10_000

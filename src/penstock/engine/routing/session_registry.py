@@ -18,18 +18,18 @@ from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import RecoveredState, SessionRecord, SessionState
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.reporting.events import SESSION_EXPIRED
 from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.routing.router import Router
 from penstock.engine.routing.wills import Wills
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.session.session_index import SessionIndex
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.event_kinds import SESSION_EXPIRED
+from penstock.engine.values.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
+from penstock.engine.values.records import RecoveredState, SessionRecord, SessionState
 
 _VISITS_PER_STEP: Final = 100
 

@@ -15,19 +15,19 @@ from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
-from penstock.engine.batch.records import RecoveredState, SessionRecord
-from penstock.engine.clock import Now
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message, SharedOrigin, routing_key_of
-from penstock.engine.options import LEAST_INFLIGHT
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.reporting.events import MOVED
 from penstock.engine.routing.group_members import GroupMembers, Member, Xorshift32
 from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
-from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import MOVED
+from penstock.engine.values.message import Delivery, Message, SharedOrigin, routing_key_of
+from penstock.engine.values.options import LEAST_INFLIGHT
+from penstock.engine.values.priorities import PRIORITY_MASK, PRIORITY_SHIFT
+from penstock.engine.values.records import RecoveredState, SessionRecord
 
 OFFERED_MAX: Final = 1000  # messages that one ``offer`` sends; the next tick continues
 
@@ -192,13 +192,13 @@ class SharedGroup(GroupSource):
                 self._give(member, message, at_once, now)
                 return True
         if not self.members.may_be_received(message.topic):
-            denied = reasons_to_drop.NO_PERMISSION
+            denied = drop_reasons.NO_PERMISSION
             self._drops.count(denied, self.topic_filter, message.topic, 1, True)
             return False
         if message.qos == 0 and not queue.bounds.keeps_qos0:
-            reason = reasons_to_drop.SLOW_CONSUMER
+            reason = drop_reasons.SLOW_CONSUMER
             if not self.members.connected_members:
-                reason = reasons_to_drop.QOS0_OFFLINE
+                reason = drop_reasons.QOS0_OFFLINE
             lost = Delivery(message, message.offset, 0)
             self._drops.drop(reason, self.topic_filter, lost, True)
             return True
@@ -214,9 +214,9 @@ class SharedGroup(GroupSource):
         if member is not None:
             self._give(member, message, True, now)
         elif self.members.may_be_received_now(message.topic):  # but no such member has room
-            self._drops.count(reasons_to_drop.SLOW_CONSUMER, "", message.topic)
+            self._drops.count(drop_reasons.SLOW_CONSUMER, "", message.topic)
         else:
-            self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
+            self._drops.count(drop_reasons.NO_PERMISSION, "", message.topic)
 
     def precedes(self, rank: int, offset: int) -> bool:
         """Return whether the first message of the queue comes before a message with this rank and
@@ -248,7 +248,7 @@ class SharedGroup(GroupSource):
         assert message is not None
         if message.is_expired(now.steady_us):
             queue.take(delivery)
-            self._drops.drop(reasons_to_drop.EXPIRED, self.topic_filter, delivery, True)
+            self._drops.drop(drop_reasons.EXPIRED, self.topic_filter, delivery, True)
         else:
             queue.take(delivery)
             self._hand_over(member, delivery, message, now)

@@ -19,17 +19,17 @@ from zlib import crc32
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, MemberConnections
-from penstock.engine.batch.records import GROUP_KEY_PREFIX, RecoveredState, SessionRecord
-from penstock.engine.clock import Now
-from penstock.engine.message import Delivery
-from penstock.engine.options import SharingOptions
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.routing.shared_group import SharedGroup
-from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import share_name
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.options import SharingOptions
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import GROUP_KEY_PREFIX, RecoveredState, SessionRecord
+from penstock.engine.values.topics import share_name
 
 
 @final
@@ -171,7 +171,7 @@ class SharedSubscriptions(MemberConnections):
         for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
                 waiting = _count_waiting(record.number, self._recovered)
-                reason = reasons_to_drop.SESSION_ENDED
+                reason = drop_reasons.SESSION_ENDED
                 self._drops.count(reason, topic_filter, "", waiting, True)
             self._context.batch.end_session(record.client_id, record.number)
         self._recovered = None

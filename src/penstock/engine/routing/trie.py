@@ -27,7 +27,7 @@ from typing import final
 from penstock.engine.routing.match_cache import Match, MatchCache, Matches
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import without_share_prefix
+from penstock.engine.values.topics import without_share_prefix
 from penstock.engine.work_budget import WorkBudget
 
 

@@ -22,15 +22,17 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import final
 
-from penstock.engine.access.access import Authorize
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import WillRecord
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import OUT_OF_DATE_MAX
-from penstock.engine.memory.pool import Pool, will_bytes
-from penstock.engine.reporting.drop_counts import NO_PERMISSION, Drops
+from penstock.engine.memory.pool import Pool
+from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.router import Router
-from penstock.engine.topics import is_bridge_state
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.drop_reasons import NO_PERMISSION
+from penstock.engine.values.limits import OUT_OF_DATE_MAX
+from penstock.engine.values.memory_costs import will_bytes
+from penstock.engine.values.records import WillRecord
+from penstock.engine.values.topics import is_bridge_state
 
 
 @final

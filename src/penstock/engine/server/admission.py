@@ -18,11 +18,11 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.blocked_publishers import Blocker
-from penstock.engine.message import Message
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.routing.router import Plan
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.message import Message
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31
@@ -129,5 +129,5 @@ class Admission:
     def _is_retainable(self, message: Message, session: Session) -> bool:
         if not message.payload or self._router.retained.has_room(message, session.account):
             return True
-        self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
+        self._drops.count(drop_reasons.RETAINED_FULL, message.client_id, message.topic)
         return False

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.session.session_index import SessionIndex
+from penstock.engine.values.clock import Now
 
 VISITS_PER_TICK_MAX: Final = 5000
 

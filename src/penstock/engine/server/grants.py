@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message, is_utf8
-from penstock.engine.options import ServerOptions
-from penstock.engine.publishing.producers import SEQUENCE
-from penstock.engine.topics import (
-    is_bridge_state,
-    is_system_topic,
-    is_topic_name,
-)
-from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
+from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values.message import Message, is_utf8
+from penstock.engine.values.options import BRIDGE_SESSIONS, ServerOptions
+from penstock.engine.values.producer_properties import SEQUENCE
+from penstock.engine.values.refusals import REASON_CHARACTERS_MAX
+from penstock.engine.values.topics import is_bridge_state, is_system_topic, is_topic_name
 from penstock.protocol import reasons
-from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V31, V311
+from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
-BRIDGE_SESSIONS: Final = (
-    "$bridge/"  # prefix of the client identifiers of this broker's bridges; clients may not use it
-)
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # user property of CONNACK
 ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
@@ -77,19 +69,6 @@ def find_refusal(connect: Connect, limits: EngineLimits, options: ServerOptions)
     if refused is None and options.redirect != reasons.SUCCESS:  # v5 §4.11
         return Refusal(options.redirect, "mqtt5.redirect")
     return refused
-
-
-def refusal_version(error: UnsupportedProtocolVersion) -> int:
-    """Return the protocol level in which to refuse a client of an unknown version."""
-    level = error.level & ~BRIDGE_BIT
-    is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
-    return V5 if is_newer else V311  # [MQTT-3.1.2-2]
-
-
-def refusal_code(error: RemoteProtocolError) -> int:
-    """Return the reason code of the CONNACK for a CONNECT that violates the protocol."""
-    known = reasons.is_allowed(error.reason, CONNACK)
-    return error.reason if known else reasons.PROTOCOL_ERROR
 
 
 def no_room_refusal(connect: Connect) -> Refusal:

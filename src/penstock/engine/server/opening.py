@@ -17,31 +17,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.access.access import (
-    CONTINUE,
-    FAILURE,
-    Authorize,
-    AuthResult,
-    Credentials,
-    Permissions,
-)
-from penstock.engine.batch.records import WillRecord
-from penstock.engine.clock import Now
 from penstock.engine.connection.connection import DISCONNECTED_ITSELF, Connection
 from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
-from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
-from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
-from penstock.engine.connection.states import (
-    ACCEPTED,
-    AUTH_DUE,
-    AWAIT_AUTH,
-    AWAIT_CONNECT,
-    AWAIT_VERDICT,
-    CONNECTED,
-    SERVER,
-    VERDICT_DUE,
-)
-from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.connection.keepalive import KeepAlive
 from penstock.engine.memory.pool import Pool
 from penstock.engine.publishing.connection_names import (
     CONNECTION,
@@ -52,8 +30,6 @@ from penstock.engine.publishing.connection_names import (
     ToldNames,
     told_names,
 )
-from penstock.engine.publishing.producers import producer_of
-from penstock.engine.reporting.events import REFUSED, Event
 from penstock.engine.server.draining import Draining
 from penstock.engine.server.grants import (
     Refusal,
@@ -62,14 +38,42 @@ from penstock.engine.server.grants import (
     granted_keep_alive_s,
     granted_session_expiry_s,
     no_room_refusal,
-    refusal_code,
-    refusal_version,
     requested_session_expiry_s,
     will_message,
 )
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
-from penstock.engine.topics import is_bridge_state
+from penstock.engine.values.access import (
+    CONTINUE,
+    FAILURE,
+    Authorize,
+    AuthResult,
+    Credentials,
+    Permissions,
+)
+from penstock.engine.values.clock import NO_DEADLINE, Now
+from penstock.engine.values.event_kinds import REFUSED, Event
+from penstock.engine.values.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.values.producer_properties import producer_of
+from penstock.engine.values.records import WillRecord
+from penstock.engine.values.refusals import (
+    claimed_names,
+    fits,
+    refusal_code,
+    refusal_version,
+    refusing_connack,
+)
+from penstock.engine.values.states import (
+    ACCEPTED,
+    AUTH_DUE,
+    AWAIT_AUTH,
+    AWAIT_CONNECT,
+    AWAIT_VERDICT,
+    CONNECTED,
+    SERVER,
+    VERDICT_DUE,
+)
+from penstock.engine.values.topics import is_bridge_state
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion

@@ -32,27 +32,23 @@ from typing import final
 from mypy_extensions import i64
 
 from penstock.engine.batch.blocked_publishers import BlockedPublisher, Blocker
-from penstock.engine.client_record import REFUSED
-from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import encode_acknowledgement, quote
-from penstock.engine.limits import FREE_BYTES, EngineLimits
-from penstock.engine.message import Message, is_utf8
-from penstock.engine.priorities import TopicPriorities
+from penstock.engine.connection.reason_strings import encode_acknowledgement
 from penstock.engine.publishing.pending_publishes import PendingPublishes
-from penstock.engine.publishing.producers import (
-    NEXT,
-    NO_ROOM,
-    REPEATED,
-    ProducerSequence,
-    sequence_of,
-)
-from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED
 from penstock.engine.routing.router import Plan
 from penstock.engine.server.admission import NO_ROOM_NOW, REFUSE, WAIT, Admission
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
-from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.client_record import REFUSED
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limits import FREE_BYTES, EngineLimits
+from penstock.engine.values.message import Message, is_utf8
+from penstock.engine.values.priorities import TopicPriorities
+from penstock.engine.values.producer_properties import ProducerSequence, sequence_of
+from penstock.engine.values.refusals import quote
+from penstock.engine.values.topic_cache import LONG_TOPIC_CHARACTERS
+from penstock.engine.values.topics import is_system_topic, is_topic_name
 from penstock.engine.wire.aliases import InboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_PACKET
@@ -220,9 +216,7 @@ class PublishHandler(BlockedPublisher):
             if message is not None:
                 permissions = session.permissions
                 if permissions is not None and not permissions.may_publish(message.topic):
-                    self._drops.count(
-                        reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
-                    )
+                    self._drops.count(drop_reasons.NO_PERMISSION, session.client_id, message.topic)
                 else:
                     again = message.copy_received_at(now)
                     blocker = self._router.publish_if_room(again, session, now)
@@ -320,7 +314,7 @@ class PublishHandler(BlockedPublisher):
         packet = self.pending.first()
         while packet is not None:
             if packet.qos == 0:
-                self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
+                self._drops.count(drop_reasons.QUEUE_FULL, client_id, packet.topic)
             self.pending.pop()
             packet = self.pending.first()
 
@@ -432,7 +426,7 @@ class PublishHandler(BlockedPublisher):
             if pending.is_repeat(packet):
                 return
         elif pending.above_soft_limit():
-            self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
+            self._drops.count(drop_reasons.QUEUE_FULL, session.client_id, topic)
             return
         if pending.lacks_memory() and pending.size_bytes >= FREE_BYTES:
             raise RemoteProtocolError(
@@ -474,7 +468,7 @@ class PublishHandler(BlockedPublisher):
             self._router.publish_bridge_state(topic, packet.payload, now)
             self._acknowledge(packet, reasons.SUCCESS)
             return
-        self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
+        self._drops.count(drop_reasons.NO_PERMISSION, session.client_id, topic)
         code = reasons.NOT_AUTHORIZED if self.link.version == V5 else 0
         if code == 0:
             session.receive(packet, now)
@@ -492,7 +486,7 @@ class PublishHandler(BlockedPublisher):
         §3.3.2.3.2)."""
         code = reasons.PAYLOAD_FORMAT_INVALID
         why = "the payload is not UTF-8, as its format indicator says"
-        self._drops.count(reasons_to_drop.PAYLOAD_FORMAT, session.client_id, topic)
+        self._drops.count(drop_reasons.PAYLOAD_FORMAT, session.client_id, topic)
         if packet.qos == 0:
             raise RemoteProtocolError(code, why)
         self._acknowledge(packet, code, why)

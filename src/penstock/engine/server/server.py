@@ -11,21 +11,14 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.access.access import Authenticate, Authorize
-from penstock.engine.access.bans import Bans
+from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.access.refused_filters import RefusedFilters
-from penstock.engine.batch.records import RecoveredState
-from penstock.engine.client_groups import ClientGroups
-from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.partial_packets import PartialPacketBudget
-from penstock.engine.limits import EngineLimits
-from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
-from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.connection_names import ConnectionNames
 from penstock.engine.publishing.producers import Producers
 from penstock.engine.publishing.sink_positions import SinkPositions
-from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
+from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.routing.dead_letters import DeadLetters
 from penstock.engine.routing.event_log import EventLog
@@ -33,6 +26,15 @@ from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.routing.session_registry import Registry
 from penstock.engine.routing.wills import Wills
 from penstock.engine.server.draining import Draining
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.bans import Bans
+from penstock.engine.values.client_groups import ClientGroups
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import CLOCK_JUMPED, STARTED, STOPPED
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import EventOptions, ServerOptions, SharingOptions
+from penstock.engine.values.priorities import TopicPriorities
+from penstock.engine.values.records import RecoveredState
 from penstock.engine.waiting import Resumable
 from penstock.protocol import reasons
 

@@ -1,6 +1,6 @@
 """The accepting side of a connection: the server's handling of each packet.
 
-``engine/connection/states.py`` has the packets that a client may send in each state. This module
+``engine/values/states.py`` has the packets that a client may send in each state. This module
 handles the packets of a connected client, decides when they must wait, and ends the connection.
 ``opening`` handles the packets before CONNACK, ``publish_handler`` PUBLISH and PUBREL,
 ``subscribe_handler`` SUBSCRIBE and UNSUBSCRIBE.
@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.clock import Now
 from penstock.engine.connection.connection import DISCONNECTED_ITSELF
-from penstock.engine.connection.states import AWAIT_AUTH, CLOSED, CONNECTED
-from penstock.engine.limits import FREE_BYTES, EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, LimitUsage
 from penstock.engine.mount_point import mount
-from penstock.engine.rate_limit import TokenBucket
-from penstock.engine.reporting.events import Event, Events
+from penstock.engine.reporting.events import Events
 from penstock.engine.server.opening import OpeningConnection
 from penstock.engine.server.publish_handler import PublishHandler
 from penstock.engine.server.server import Server
 from penstock.engine.server.subscribe_handler import Request, SubscribeHandler, UnsubscribeHandler
 from penstock.engine.session.session import Session
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import Event
+from penstock.engine.values.limit_usage import INBOUND, LimitUsage
+from penstock.engine.values.limits import FREE_BYTES, EngineLimits
+from penstock.engine.values.rate_limit import TokenBucket
+from penstock.engine.values.states import AWAIT_AUTH, CLOSED, CONNECTED
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.records import SubscriptionRecord
-from penstock.engine.clock import Now
-from penstock.engine.connection.reason_strings import fits, reason_properties, refused_filters_text
-from penstock.engine.limits import EngineLimits
-from penstock.engine.reporting.events import SUBSCRIBED, UNSUBSCRIBED
+from penstock.engine.connection.reason_strings import reason_properties
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topics import (
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import SUBSCRIBED, UNSUBSCRIBED
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.records import SubscriptionRecord
+from penstock.engine.values.refusals import fits, refused_filters_text
+from penstock.engine.values.topics import (
     is_events_filter,
     is_share_name,
     is_shared,

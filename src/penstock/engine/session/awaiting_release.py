@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.records import UnreleasedEntry
-from penstock.engine.fifo import Fifo
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.values.fifo import Fifo
+from penstock.engine.values.message import NOT_IN_LOG, Message
+from penstock.engine.values.records import UnreleasedEntry
 
 _BODIES_AT_ONCE_MAX: Final = 256  # requested from the log in one step
 

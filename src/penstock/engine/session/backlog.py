@@ -15,14 +15,15 @@ from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.lane import HEAD_LEN_MAX
-from penstock.engine.session.queue import PRIORITY_MASK, MessageQueue
+from penstock.engine.session.queue import MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.priorities import PRIORITY_MASK
 
 _DEAD_LETTERS_MAX: Final = 10_000  # dead letters of one session, or group, that ends
 
@@ -71,13 +72,13 @@ class Backlog:
         """Count the queued QoS 0 messages as dropped: the server shuts down and does not store
         them."""
         lost = self.queue.qos0_count
-        reason = reasons_to_drop.QOS0_OFFLINE
+        reason = drop_reasons.QOS0_OFFLINE
         self._drops.count(reason, self.client_id, "", lost, self._of_group)
 
     def drop_all(self, in_flight: list[Delivery]) -> None:
         """Drop and count the messages ``in_flight`` and the queued ones: the owner ended."""
         queue = self.queue
-        ended = reasons_to_drop.SESSION_ENDED
+        ended = drop_reasons.SESSION_ENDED
         drop_handler = self._drops.drop_handler
         if drop_handler is not None:
             qos0_left = queue.qos0_count
@@ -144,7 +145,7 @@ class Backlog:
         other copies of its message took the memory meanwhile.
         """
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
-            self.count_dropped(reasons_to_drop.MEMORY_FULL, delivery)
+            self.count_dropped(drop_reasons.MEMORY_FULL, delivery)
             return
         is_short = not self.account.has_room_for_bodies()
         if (
@@ -153,10 +154,10 @@ class Backlog:
             and not self.has_memory()
             and not (is_planned and self.queue.rejects)
         ):
-            self.count_dropped(reasons_to_drop.MEMORY_FULL, delivery)
+            self.count_dropped(drop_reasons.MEMORY_FULL, delivery)
             return
         if not self._make_room(delivery.qos, delivery.size_bytes, number & PRIORITY_MASK):
-            self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
+            self.count_dropped(drop_reasons.QUEUE_FULL, delivery)
             return
         if self._context.events is not None:
             self._context.events.note_queued(self.client_id, delivery, len(self.queue) + 1)
@@ -199,7 +200,7 @@ class Backlog:
         for delivery in dropped:
             delivery.is_removed = True  # a body that is being read for it is ignored
             self.note_dropped(delivery)
-            self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
+            self.count_dropped(drop_reasons.QUEUE_FULL, delivery)
 
     def wake_blocked_publishers(self) -> None:
         """Wake the publishers that this queue blocks: there may be room."""

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.engine.session.queue import MessageQueue
+from penstock.engine.values.clock import Now
+from penstock.engine.values.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 
 NOTHING: Final = -1
 

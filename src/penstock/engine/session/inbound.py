@@ -19,34 +19,14 @@ broker starts.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
-from penstock.engine.batch.records import InboundPage
-from penstock.engine.clock import Now
-from penstock.engine.memory.pool import IDENTIFIER_BYTES, Pool
+from penstock.engine.memory.pool import Pool
 from penstock.engine.session.awaiting_release import AwaitingRelease
+from penstock.engine.values.clock import Now
+from penstock.engine.values.memory_costs import IDENTIFIER_BYTES
+from penstock.engine.values.records import PAGE_IDENTIFIERS, InboundPage, ids_in
 from penstock.protocol import reasons
-
-PAGE_IDENTIFIERS: Final = 32  # packet identifiers of one page, see ``take_pages``
-
-
-def ids_in(pages: list[InboundPage]) -> list[int]:
-    """Return the packet identifiers in ``pages``."""
-    return [
-        page * PAGE_IDENTIFIERS + place
-        for page, bits in pages
-        for place in range(PAGE_IDENTIFIERS)
-        if bits >> place & 1
-    ]
-
-
-def pages_of(packet_ids: list[int]) -> list[InboundPage]:
-    """Return the pages that contain ``packet_ids``, in ascending order."""
-    pages: dict[int, int] = {}
-    for packet_id in packet_ids:
-        page = packet_id // PAGE_IDENTIFIERS
-        pages[page] = pages.get(page, 0) | 1 << packet_id % PAGE_IDENTIFIERS
-    return sorted(pages.items())
 
 
 @final

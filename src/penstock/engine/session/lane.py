@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.fifo import Fifo
-from penstock.engine.limits import FETCHED_BYTES_MAX
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.session.packed_tail import PackedTail
+from penstock.engine.values.fifo import Fifo
+from penstock.engine.values.limits import FETCHED_BYTES_MAX
+from penstock.engine.values.message import NOT_IN_LOG, Delivery, Message
+from penstock.engine.values.packed_run import PackedRun
 
 HEAD_LEN_MAX: Final = 1024
 HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; so few take less than a packed run

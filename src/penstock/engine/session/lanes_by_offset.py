@@ -16,8 +16,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.session.lane import Lane
+from penstock.engine.values.limits import OUT_OF_DATE_MAX
 
 _NONE: Final = -2  # as the offset of an entry
 

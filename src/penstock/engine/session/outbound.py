@@ -24,18 +24,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
-from penstock.engine.clock import Now
-from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
-from penstock.engine.memory.limit_usage import WINDOW, WRITE_BUFFER
-from penstock.engine.message import Delivery, Message, SharedOrigin
-from penstock.engine.reporting import drop_counts as reasons_to_drop
-from penstock.engine.reporting.events import MOVED
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.outlet import Passage
-from penstock.engine.session.queue import SLOT_SHIFT
 from penstock.engine.session.retained import PORTION, RetainedDelivery
 from penstock.engine.session.transmission import NO_BODIES, Transmission
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import Now
+from penstock.engine.values.event_kinds import MOVED
+from penstock.engine.values.limit_usage import WINDOW, WRITE_BUFFER
+from penstock.engine.values.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
+from penstock.engine.values.message import Delivery, Message, SharedOrigin
+from penstock.engine.values.priorities import SLOT_SHIFT
 from penstock.engine.wire.link import Link
 
 NO_ROOM: Final = 0
@@ -163,7 +163,7 @@ class Outbound:
             self._backlog.enqueue(waiting, message, False)
             self._transmission.congestion.update_queue_full(self._queue, now)
         else:
-            self._backlog.count_dropped_message(reasons_to_drop.QOS0_OFFLINE, message, 0)
+            self._backlog.count_dropped_message(drop_reasons.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
         """Return whether memory has room for a QoS 0 packet of this size in the link's buffers.
@@ -278,7 +278,7 @@ class Outbound:
             queue.pop()
             backlog.note_dequeued(head)
             if self._is_expired(message, now):
-                self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
+                self._backlog.count_dropped(drop_reasons.EXPIRED, head)
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
             else:
@@ -302,7 +302,7 @@ class Outbound:
                 return
             self._queue.pop()
             self._backlog.note_dropped(head)
-            self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
+            self._backlog.count_dropped(drop_reasons.EXPIRED, head)
             head = self._queue.head()
 
     def _is_expired(self, message: Message, now: Now) -> bool:
@@ -329,7 +329,7 @@ class Outbound:
                 return False
             queue.take_qos0()
             if self._is_expired(message, now):
-                self._backlog.count_dropped(reasons_to_drop.EXPIRED, delivery)
+                self._backlog.count_dropped(drop_reasons.EXPIRED, delivery)
             else:
                 self._send_waiting_qos0(link, delivery, message, now)
             delivery = queue.first_qos0()

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.message import Delivery
 from penstock.engine.reporting.drop_counts import DropHandler
+from penstock.engine.values.message import Delivery
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import deque
 from typing import final
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.fifo import Fifo
-from penstock.engine.message import Delivery
+from penstock.engine.values.fifo import Fifo
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.packed_run import PackedRun
 
 
 @final

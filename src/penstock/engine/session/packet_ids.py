@@ -20,8 +20,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from penstock.engine.limits import PACKET_IDENTIFIERS
-from penstock.engine.session.queue import PRIORITY_SHIFT
+from penstock.engine.values.limits import PACKET_IDENTIFIERS
+from penstock.engine.values.priorities import PRIORITY_SHIFT
 
 _OTHER_LANES: Final = 1 << PRIORITY_SHIFT  # lower sequences are of the first lane
 

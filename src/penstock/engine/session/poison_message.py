@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.message import Delivery
+from penstock.engine.values.message import Delivery
 
 
 @final

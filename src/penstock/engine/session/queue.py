@@ -25,19 +25,15 @@ A topic has one priority, so its messages keep their order. The caller counts dr
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message
-from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.session.lanes_by_offset import LanesByOffset
-
-PRIORITY_SHIFT: Final = 48  # the upper bits of a sequence number are the number of its lane
-SLOT_SHIFT: Final = 8  # a lane's number: a slot (``group_members``) in the upper bits, a priority
-PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
+from penstock.engine.values.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_MASK, PRIORITY_MAX, PRIORITY_SHIFT
 
 
 @final

@@ -28,9 +28,10 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import Now
-from penstock.engine.memory.pool import Pool, levels_bytes
-from penstock.engine.message import Message
+from penstock.engine.memory.pool import Pool
+from penstock.engine.values.clock import Now
+from penstock.engine.values.memory_costs import levels_bytes
+from penstock.engine.values.message import Message
 
 PORTION: Final = 256  # nodes of the tree that a delivery visits in one turn
 

@@ -24,16 +24,9 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import SessionState, WindowEntry
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message, SharedOrigin
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.awaiting_release import UnreleasedMessage
 from penstock.engine.session.backlog import Backlog
@@ -41,9 +34,21 @@ from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
 from penstock.engine.session.outbound import Outbound
 from penstock.engine.session.outlet import Outlet
-from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.transmission import NO_BODIES, Transmission
-from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.message import Delivery, Message, SharedOrigin
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    AWAIT_PUBREC,
+    SessionState,
+    WindowEntry,
+)
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
@@ -300,7 +305,7 @@ class Session(StoredState):
         if self.inbound.unreleased is not None:
             unreleased = len(self.inbound.unreleased)
             self.inbound.unreleased.leave_account()
-            self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
+            self._drops.count(drop_reasons.NOT_RELEASED, self.client_id, "", unreleased)
         self.transmission.window.leave_account()
         self.inbound.leave_account()
         self.transmission.stop_fetching()
@@ -395,7 +400,7 @@ class Session(StoredState):
             self.outbound.supply(offsets, bodies, now)
             return
         gone = unreleased.supply(bodies)
-        self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
+        self._drops.count(drop_reasons.RETENTION, self.client_id, "", gone)
         if self.link is not None:
             self._context.turn.waiting.until_turn(self.link.resumable)
 
@@ -460,7 +465,7 @@ class Session(StoredState):
             forgotten = self.inbound.forget(now.steady_us - timeout_us, now, link is None)
             if forgotten:
                 self.backlog.mark_changed()
-                self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
+                self._drops.count(drop_reasons.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:  # there is room to receive
                     self._context.turn.waiting.until_turn(link.resumable)
             self._watch_releases()

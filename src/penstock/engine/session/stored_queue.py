@@ -34,10 +34,11 @@ from array import array
 from bisect import bisect_right
 from typing import Final, final
 
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import LaneEntry, SessionState
-from penstock.engine.message import Delivery
-from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
+from penstock.engine.session.queue import MessageQueue
+from penstock.engine.values.message import Delivery
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.priorities import PRIORITY_SHIFT
+from penstock.engine.values.records import LaneEntry, SessionState
 
 _SENDABLE_MAX: Final = 1024  # deliveries sent before their commit; all have DUP after a crash
 _PASSED_MAX: Final = 1024  # removed segments that are still in the array

@@ -17,32 +17,26 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.limits import (
-    FETCHED_BYTES_MAX,
-    LARGE_BYTES,
-    PACKET_IDENTIFIERS,
-    SMALL_BYTES,
-)
-from penstock.engine.memory.limit_usage import WRITE_BUFFER, LimitUsage
-from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.reporting.events import ACKNOWLEDGED, COMPLETED, RESENT, SENT
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import Congestion
 from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.engine.session.outlet import Outlet, Passage
 from penstock.engine.session.packet_ids import packet_id_of
 from penstock.engine.session.poison_message import PoisonMessageDetector
-from penstock.engine.session.window import (
-    AWAIT_PUBCOMP,
-    REJECTED,
-    RELEASE,
-    UNKNOWN,
-    VIOLATION,
-    InFlightWindow,
+from penstock.engine.session.window import REJECTED, RELEASE, UNKNOWN, VIOLATION, InFlightWindow
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.clock import MICROSECONDS, Now
+from penstock.engine.values.event_kinds import ACKNOWLEDGED, COMPLETED, RESENT, SENT
+from penstock.engine.values.limit_usage import WRITE_BUFFER, LimitUsage
+from penstock.engine.values.limits import (
+    FETCHED_BYTES_MAX,
+    LARGE_BYTES,
+    PACKET_IDENTIFIERS,
+    SMALL_BYTES,
 )
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.records import AWAIT_PUBCOMP
 from penstock.engine.wire.link import Link
 from penstock.engine.wire.publish_packet import add_publish
 from penstock.errors import RemoteProtocolError
@@ -245,7 +239,7 @@ class Transmission:
         """
         if link.is_congested:
             self.congestion.set_cause(WRITE_BUFFER, now)
-            self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
+            self._backlog.count_dropped_message(drop_reasons.SLOW_CONSUMER, message, 0)
             return
         outgoing = message
         outlet = self.outlet
@@ -282,11 +276,11 @@ class Transmission:
 
     def _drop_too_large(self, message: Message, qos: int) -> None:
         """Count ``message`` as dropped: its packet is too large for the peer."""
-        self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
+        self._backlog.count_dropped_message(drop_reasons.PACKET_TOO_LARGE, message, qos)
 
     def _drop_refused(self, delivery: Delivery) -> None:
         """Count ``delivery`` as dropped: its message does not pass the outlet."""
-        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
+        self._drops.count_delivery(drop_reasons.NO_PERMISSION, self._backlog.client_id, delivery)
         self._backlog.note_dropped(delivery)
 
     def allocate_request_id(self) -> int:
@@ -350,7 +344,7 @@ class Transmission:
         if verdict == REJECTED and entry is not None:
             if outcomes is not None:
                 outcomes.on_refused(entry, reason_code)
-            self._backlog.count_dropped(reasons_to_drop.REJECTED, entry)
+            self._backlog.count_dropped(drop_reasons.REJECTED, entry)
         elif outcomes is not None and entry is not None:
             if packet_type == PUBCOMP:  # 0x92 answers a repeated PUBREL: the message was received
                 reason_code = reasons.SUCCESS
@@ -372,7 +366,7 @@ class Transmission:
         waiting = self.window.undelivered_entries()
         first = waiting[0] if waiting and waiting[0].is_sent else None
         if poison_detector.note_end(first) and first is not None:
-            self._backlog.count_dropped(reasons_to_drop.CONNECTION_ENDED, first)
+            self._backlog.count_dropped(drop_reasons.CONNECTION_ENDED, first)
             self.window.give_up(first)
             self._backlog.mark_changed()
 
@@ -539,13 +533,11 @@ class Transmission:
             self._backlog.mark_changed()
             count = len(deliveries)
             self._drops.count_known(
-                reasons_to_drop.RETENTION, self._backlog.client_id, deliveries, count
+                drop_reasons.RETENTION, self._backlog.client_id, deliveries, count
             )
             if self.outcomes is not None:
                 for delivery in deliveries:
-                    self.outcomes.on_drop(
-                        reasons_to_drop.RETENTION, self._backlog.client_id, delivery
-                    )
+                    self.outcomes.on_drop(drop_reasons.RETENTION, self._backlog.client_id, delivery)
 
 
 def _outgoing(

@@ -38,19 +38,22 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.records import WindowEntry, WindowPage
-from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
 from penstock.engine.memory.pool import Pool
-from penstock.engine.message import Delivery, Message
 from penstock.engine.session.packet_ids import ReservedPacketIds, packet_id_of
+from penstock.engine.values.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
+from penstock.engine.values.memory_costs import UNCOUNTED_MAX
+from penstock.engine.values.message import Delivery, Message
+from penstock.engine.values.records import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    AWAIT_PUBREC,
+    WindowEntry,
+    WindowPage,
+)
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
-UNCOUNTED_MAX: Final = 32  # entries with small messages that count in no account
 
-AWAIT_PUBACK: Final = 1
-AWAIT_PUBREC: Final = 2
-AWAIT_PUBCOMP: Final = 3
 
 # The effect of an acknowledgement on the window.
 FREED: Final = 1  # the delivery is complete

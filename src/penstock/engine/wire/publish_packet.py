@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
+from penstock.engine.values.clock import Now
+from penstock.engine.values.message import Message
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.wire.packet_buffer import PacketBuffer

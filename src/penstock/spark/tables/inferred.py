@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.decoding.decoder import in_parts
 from penstock.decoding.inference.tables import InferredTable, infer_tables
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS
 from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.config.table import Tables
 from penstock.decoding.inference.toml import table_lines
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topics import topic_matches
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD

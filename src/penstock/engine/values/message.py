@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.values.clock import MICROSECONDS, Now
 
 NOT_IN_LOG: Final = -1
 SMALLEST_MESSAGE_BYTES: Final = 65  # by ``Message.size_bytes``

@@ -18,7 +18,7 @@ import ipaddress
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from penstock.engine.addresses import ip_of, network_of, text_of
+from penstock.engine.values.addresses import ip_of, network_of, text_of
 
 BANS_MAX: Final = 100_000
 EXPIRED_A_TICK_MAX: Final = 1000

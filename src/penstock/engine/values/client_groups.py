@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.name_patterns import NamePattern
+from penstock.engine.values.name_patterns import NamePattern
 
 OTHER: Final = "other"
 """The group of clients that match no configured group."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from typing import Final, TypeAlias, final
 
-from penstock.engine.message import Delivery
+from penstock.engine.values.message import Delivery
 
 # QoS, RETAIN, subscription identifiers, and a place that is free: it had the shared subscription of
 # the delivery before each group had a queue of its own

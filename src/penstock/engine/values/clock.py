@@ -17,6 +17,8 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+NO_DEADLINE: Final = -1.0
+
 MICROSECONDS: Final = 1_000_000
 
 

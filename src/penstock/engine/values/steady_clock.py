@@ -44,7 +44,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, final
 
-from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.values.clock import MICROSECONDS, Now
 
 TOLERANCE_US: Final = 100_000
 """Microseconds by which the wall clock may differ from the dates of messages."""

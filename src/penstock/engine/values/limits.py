@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.declared_limits import NEVER_EXPIRES_S as NEVER_EXPIRES_S
-from penstock.engine.declared_limits import V31_CLIENT_ID_LEN as V31_CLIENT_ID_LEN
-from penstock.engine.declared_limits import default_limits
-from penstock.engine.options import Offers
-from penstock.engine.priorities import TopicPriorities
+from penstock.engine.values.declared_limits import NEVER_EXPIRES_S as NEVER_EXPIRES_S
+from penstock.engine.values.declared_limits import V31_CLIENT_ID_LEN as V31_CLIENT_ID_LEN
+from penstock.engine.values.declared_limits import default_limits
+from penstock.engine.values.options import Offers
+from penstock.engine.values.priorities import TopicPriorities
 
 FETCHED_BYTES_MAX: Final = 262_144  # bodies that one session reads from the log at a time, or one
 SMALL_BYTES: Final = 512  # a larger body counts once in an account, for all its deliveries

@@ -32,7 +32,7 @@ from librt.strings import (
 )
 from mypy_extensions import i32, i64, u8
 
-from penstock.engine.message import Message
+from penstock.engine.values.message import Message
 
 _IS_LITTLE: Final = sys.byteorder == "little"
 _POSITION_MAX: Final = 2**31 - 1

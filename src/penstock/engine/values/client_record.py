@@ -29,7 +29,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from penstock.engine.clock import Now
+from penstock.engine.values.clock import Now
 
 WINDOW_US: Final = 20_000  # events within this time after a run's first one join it
 FLOW_RUNS_MAX: Final = 32  # closed runs of messages received, queued, sent or acknowledged
@@ -37,7 +37,6 @@ CONNECTION_RUNS_MAX: Final = 8  # closed runs of connections, and of their ends
 REASON_RUNS_MAX: Final = 4  # closed runs of messages dropped or refused for one reason
 REASONS_MAX: Final = 6  # reasons of one client; the least recent one is forgotten first
 TEXT_MAX: Final = 64  # characters
-RECORD_BYTES: Final = 28_672  # memory of a record with as many runs as possible: ``config.memory``
 
 RECEIVED: Final = 0  # the client published a message
 QUEUED: Final = 1  # a message waits for the client

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.topics import TOPIC_BYTES_MAX
+from penstock.engine.values.topics import TOPIC_BYTES_MAX
 from penstock.protocol import reasons
+
+BRIDGE_SESSIONS: Final = (
+    "$bridge/"  # prefix of the client identifiers of this broker's bridges; clients may not use it
+)
 
 REDIRECTIONS: Final[dict[str, int]] = {
     "none": reasons.SUCCESS,

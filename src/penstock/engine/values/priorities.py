@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.topic_cache import TopicCache
-from penstock.engine.topics import topic_matches
+from penstock.engine.values.topic_cache import TopicCache
+from penstock.engine.values.topics import topic_matches
+
+PRIORITY_SHIFT: Final = 48  # the upper bits of a sequence number are the number of its lane
+SLOT_SHIFT: Final = 8  # a lane's number: a slot (``group_members``) in the upper bits, a priority
+PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
 
 PRIORITY_MAX: Final = 255
 _CACHED_TOPICS_MAX: Final = 10_000

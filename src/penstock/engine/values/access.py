@@ -1,21 +1,10 @@
-"""Authentication and authorization: the two ports that an identity provider implements.
+"""A client's identity and permissions: what an identity provider answers.
 
-*Authenticate* checks the credentials of a CONNECT: at once, or later if that takes time (a
-password hash is slow on purpose). *Authorize* returns the ``Permissions`` of each client; ``None``
-instead means that everything is allowed, so that a broker without an access list pays nothing.
-
-::
-
-      CONNECT ─▶ check_credentials ── AuthResult ──────────────────────────▶ CONNACK
-                   ╰──── None ─▶ AWAIT_VERDICT ─▶ apply_late_verdict ──────▶ CONNACK
-
-      CONNECT with a method ─▶ begin_exchange ─▶ step ── CONTINUE ─▶ AUTH 0x18 ─▶ step …
-                                                   ├──── SUCCESS ──▶ CONNACK, AUTH 0x00
-                                                   ╰──── FAILURE ──▶ CONNACK, DISCONNECT
-
-The second picture is the enhanced authentication of MQTT 5 §4.12. The implementations are
-outside the engine (``penstock.auth``, ``penstock.services.authentication``), because they draw
-random numbers and read clocks. The classes here accept all clients and allow everything.
+``Authorize`` returns the ``Permissions`` of each client; ``None`` instead means that everything is
+allowed, so that a broker without an access list pays nothing. The port that checks credentials is
+``Authenticate``. The implementations are outside the engine (``penstock.auth``,
+``penstock.services.authentication``), because they draw random numbers and read clocks. The classes
+here allow everything.
 """
 
 from __future__ import annotations
@@ -24,7 +13,6 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 
 CONTINUE: Final = 0
@@ -160,29 +148,6 @@ class Permissions:
 
     def clear_cache(self) -> None:
         """Release cached results: the client is disconnected."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Authenticate:
-    """The port that checks credentials."""
-
-    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        """Return whether these credentials are accepted, as an ``AuthResult``; None if that takes
-        time.
-
-        After None the implementation calls ``ServerConnection.apply_late_verdict`` later, for the
-        connection that ``link`` identifies, unless the link was closed meanwhile.
-        """
-        del credentials, link
-        return AuthResult(reasons.SUCCESS)
-
-    def begin_exchange(self, method: str, credentials: Credentials) -> Exchange | None:
-        """Begin a run of the authentication ``method`` and return it; None if it is not offered.
-
-        When a client re-authenticates, ``credentials`` has only its client identifier and address.
-        """
-        del method, credentials
-        return None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

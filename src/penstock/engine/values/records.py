@@ -13,11 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias, final
 
-from penstock.engine.access.access import Authorize
-from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.message import Message
+from penstock.engine.values.access import Authorize
+from penstock.engine.values.message import Message
+from penstock.engine.values.packed_run import PackedRun
+from penstock.engine.values.steady_clock import ClockRecord
 from penstock.protocol.packets import Subscription
+
+# The state of a message in the in-flight window, see ``window``.
+AWAIT_PUBACK: Final = 1
+AWAIT_PUBREC: Final = 2
+AWAIT_PUBCOMP: Final = 3
+
+PAGE_IDENTIFIERS: Final = 32  # packet identifiers of one ``InboundPage``
 
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers, bytes of
 # the message, and the shared subscription that it was sent for: filter, qos, retain as published)
@@ -277,3 +284,22 @@ class RecoveredState:
     def session_count(self) -> int:
         """Return the number of sessions, without the queues of groups."""
         return sum([not record.is_group_queue for record in self.sessions])
+
+
+def ids_in(pages: list[InboundPage]) -> list[int]:
+    """Return the packet identifiers in ``pages``."""
+    return [
+        page * PAGE_IDENTIFIERS + place
+        for page, bits in pages
+        for place in range(PAGE_IDENTIFIERS)
+        if bits >> place & 1
+    ]
+
+
+def pages_of(packet_ids: list[int]) -> list[InboundPage]:
+    """Return the pages that contain ``packet_ids``, in ascending order."""
+    pages: dict[int, int] = {}
+    for packet_id in packet_ids:
+        page = packet_id // PAGE_IDENTIFIERS
+        pages[page] = pages.get(page, 0) | 1 << packet_id % PAGE_IDENTIFIERS
+    return sorted(pages.items())

@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal, TypeVar, dataclass_transform
 
 from annotated_types import Ge, Gt, Le, Len
 
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
+from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most
