@@ -26,14 +26,31 @@ def tls_server(certificate: str, key: str, *, client_ca: str = "") -> Iterator[i
         context.verify_mode = ssl.CERT_REQUIRED
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
+        def greet(connection: socket.socket) -> None:
+            try:
+                encrypted = context.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:
+                return
+            with encrypted:
+                with contextlib.suppress(OSError):
+                    encrypted.do_handshake()
+                    encrypted.recv(1000)
+                # What the client has sent already must be read: else its kernel throws away the
+                # alert that says why, when this end resets the connection.
+                with contextlib.suppress(OSError):
+                    encrypted.shutdown(socket.SHUT_WR)
+                    while socket.socket.recv(encrypted, 1000):
+                        pass
+
         def serve() -> None:
             with contextlib.suppress(OSError):  # the end of the test
                 while True:
                     connection, _ = listening.accept()
-                    with connection, contextlib.suppress(OSError):
+                    with connection:
                         connection.settimeout(DEADLINE_S)
-                        with context.wrap_socket(connection, server_side=True) as encrypted:
-                            encrypted.recv(1000)
+                        greet(connection)
 
         serving = threading.Thread(target=serve)
         serving.start()

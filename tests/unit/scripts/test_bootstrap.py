@@ -128,7 +128,7 @@ def test_what_needs_its_annotations_is_not_compiled(monkeypatch: pytest.MonkeyPa
         if re.search(r"\((msgspec\.Struct|BaseModel)\b", path.read_text(encoding="utf-8"))
     ]
     assert structs == []
-    assert ROOT / "src/penstock/engine/values/declared_limits.py" not in compiled_modules()
+    assert ROOT / "src/penstock/engine/declared_limits.py" not in compiled_modules()
 
 
 def test_a_build_refuses_a_list_of_modules_that_names_one_that_is_gone(
@@ -141,8 +141,8 @@ def test_a_build_refuses_a_list_of_modules_that_names_one_that_is_gone(
         (package / name).touch()
     monkeypatch.chdir(tmp_path)
     project = tmp_path / "pyproject.toml"
-    project.write_text('[tool.penstock]\ncompiled = ["engine/*.py", "!engine/values/clock.py"]\n')
-    assert modules() == ["src/penstock/engine/values/fifo.py"]
+    project.write_text('[tool.penstock]\ncompiled = ["engine/*.py", "!engine/clock.py"]\n')
+    assert modules() == ["src/penstock/engine/fifo.py"]
     (package / "clock.py").unlink()
     with pytest.raises(SystemExit, match=r"lists !engine/clock\.py as compiled, but there is no"):
         modules()
