@@ -27,7 +27,7 @@ from typing import Any, Final, cast, final
 from penstock.app.composing import make_engine, user_files
 from penstock.config.durability import Durability
 from penstock.config.settings import Settings
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.runtime.driver import Driver
 from penstock.services.authentication import Authentication
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
@@ -230,5 +230,5 @@ class TurnedBroker:
         self._store.close()
 
 
-def _fail(failure: StoreFailed) -> None:
+def _fail(failure: StoreUnavailable) -> None:
     raise failure

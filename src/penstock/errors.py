@@ -12,9 +12,11 @@ acknowledging, and a `ClientError` is for the program that uses the client libra
      │   │   └─ UnsupportedProtocolVersion
      │   └─ LocalProtocolError            the caller asked for something the protocol forbids
      ├─ StoreError                        the durable store
-     │   ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreBroken
-     │   ├─ StoreFailed
+     │   ├─ StoreLocked  ├─ StoreFormatError
+     │   ├─ StoreUnavailable              not now: another attempt may succeed
      │   │   └─ CommitUnknown             the write may be on disk or not
+     │   ├─ StoreCorrupt                  what is there cannot be read, or is not whole
+     │   ├─ HistoryMismatch               it has less than was acknowledged, or something else
      │   ├─ EpochMismatch  └─ OffsetOutOfRange
      └─ ClientError                      a client could not carry out an operation
          ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull  ├─ OutOfSequence
@@ -83,14 +85,15 @@ class StoreFormatError(StoreError):
     """The store was written in a format this version does not read."""
 
 
-class StoreDamaged(StoreError):
-    """The data of a store, a backup or a copy are not exactly those that were acknowledged: some
-    are missing or damaged, or come from another log or process. It is not used, so that the fault
-    is noticed."""
+class HistoryMismatch(StoreError):
+    """The store can be read, and its history is not the one that was acknowledged: the end is
+    missing, another process wrote to it, or it is not a part of its cluster's log. It is not used,
+    so that an operator decides."""
 
 
-class StoreBroken(StoreError):
-    """Files of the store are damaged: it cannot be opened, or some of it cannot be read.
+class StoreCorrupt(StoreError):
+    """A store, a backup or a copy is damaged: it cannot be opened, some of it cannot be read or
+    understood, or an examination found that some of it is missing. Another attempt finds the same.
 
     Args:
         message: the sentence.
@@ -102,12 +105,13 @@ class StoreBroken(StoreError):
         self.part = part
 
 
-class StoreFailed(StoreError):
-    """Reading or writing failed, for instance because the disk is full or the broker's process does
-    not answer. A failed write may have written something, unless the operation says otherwise."""
+class StoreUnavailable(StoreError):
+    """The store could not be read or written, for instance because the disk is full or the broker's
+    process does not answer; another attempt may succeed. A failed write may have written something,
+    unless the operation says otherwise."""
 
 
-class CommitUnknown(StoreFailed):
+class CommitUnknown(StoreUnavailable):
     """A write failed half way, and may be in the store after a crash, or not.
 
     The caller repeats the same write before it acknowledges any of it and before any other write.

@@ -12,7 +12,7 @@ from msgspec import structs
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
 from penstock.engine.values.message import Message
-from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError
+from penstock.errors import OffsetOutOfRange, StoreCorrupt, StoreError, StoreFormatError
 from penstock.store import archiving
 from penstock.store.archive import ARCHIVE, decode_archive, encode_archive
 from penstock.store.archive_removal import forget
@@ -216,7 +216,7 @@ def test_what_had_left_the_log_is_there_again(several: Path, chunks: dict[int, b
     """As where the newest table of the log is lost, with what it said was removed."""
     bring_back(several, 3, chunks[3])
     with pytest.raises(
-        StoreBroken, match="moved to archives are in its log again, offsets 3 to 14"
+        StoreCorrupt, match="moved to archives are in its log again, offsets 3 to 14"
     ):
         Writer(several)
     assert examine(several).problems == [
@@ -373,7 +373,7 @@ def test_a_description_that_cannot_be_read(several: Path) -> None:
     database = open_database(several)
     database.families["meta"][ARCHIVE + encode_key(1)] = b"nonsense"
     database.close()
-    with pytest.raises(StoreBroken, match="a value in it cannot be understood"):
+    with pytest.raises(StoreCorrupt, match="a value in it cannot be understood"):
         Writer(several)
     problems = examine(several).problems
     assert any("cannot be understood" in problem for problem in problems)

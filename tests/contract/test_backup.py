@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cluster.record import Position, encode_position
 from penstock.cluster.view import read_position
-from penstock.errors import StoreDamaged, StoreError, StoreLocked
+from penstock.errors import StoreCorrupt, StoreError, StoreLocked
 from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
 from penstock.store.database import CLUSTER_POSITION_KEY, STORE_DIRECTORY, open_database
@@ -137,7 +137,7 @@ def test_a_backup_with_a_part_missing_is_not_restored(tmp_path: Path) -> None:
     store.close()
     text = (tmp_path / "backup" / MANIFEST_FILE).read_text()
     (tmp_path / "backup" / MANIFEST_FILE).write_text(text.replace('"end": 50', '"end": 60'))
-    with pytest.raises(StoreDamaged, match="has lost 10 acknowledged messages"):
+    with pytest.raises(StoreCorrupt, match="has lost 10 acknowledged messages"):
         restore(tmp_path / "backup", tmp_path / "other")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.errors import StoreDamaged, StoreError
+from penstock.errors import HistoryMismatch, StoreError
 from penstock.store.database import STORE_DIRECTORY, open_for_reading
 from penstock.store.identity import read_lineage
 from penstock.store.repair import repair
@@ -109,7 +109,7 @@ def test_a_store_that_lost_messages_is_refused_each_time(tmp_path: Path, damage:
     damage(tmp_path)
     said = set()
     for _ in range(3):
-        with pytest.raises(StoreDamaged, match=r"'penstock store repair --data-dir") as refusal:
+        with pytest.raises(HistoryMismatch, match=r"'penstock store repair --data-dir") as refusal:
             RocksStore(tmp_path)
         said.add(str(refusal.value))
     assert len(said) == 1, "the first refusal changes nothing"
@@ -118,7 +118,7 @@ def test_a_store_that_lost_messages_is_refused_each_time(tmp_path: Path, damage:
 def test_the_refusal_says_which_messages_are_missing(tmp_path: Path) -> None:
     filled(tmp_path)
     flip_in_the_middle(tmp_path)
-    with pytest.raises(StoreDamaged) as refusal:
+    with pytest.raises(HistoryMismatch) as refusal:
         RocksStore(tmp_path)
     repaired = repair(tmp_path)
     assert 0 < repaired.end < END
@@ -133,7 +133,7 @@ def test_a_refusal_leaves_what_can_still_be_saved(tmp_path: Path) -> None:
     filled(tmp_path)
     flip_in_the_middle(tmp_path)
     before = contents(tmp_path / STORE_DIRECTORY)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(HistoryMismatch):
         RocksStore(tmp_path)
     assert contents(tmp_path / STORE_DIRECTORY) == before
 
@@ -142,7 +142,7 @@ def test_a_lost_commit_without_messages_is_missed_too(tmp_path: Path) -> None:
     filled(tmp_path)
     path = wal(tmp_path)
     flip(path, path.stat().st_size - 5)
-    with pytest.raises(StoreDamaged, match="has lost the last acknowledged change of sessions"):
+    with pytest.raises(HistoryMismatch, match="has lost the last acknowledged change of sessions"):
         RocksStore(tmp_path)
     assert repair(tmp_path).end == END
 
@@ -228,7 +228,7 @@ def test_a_watermark_that_is_cut_short_knows_its_end_at_least(tmp_path: Path) ->
     path = tmp_path / WATERMARK_FILE
     path.write_bytes(path.read_bytes()[:16])
     flip_in_the_middle(tmp_path)
-    with pytest.raises(StoreDamaged, match=f"to {END - 1},"):
+    with pytest.raises(HistoryMismatch, match=f"to {END - 1},"):
         RocksStore(tmp_path)
 
 

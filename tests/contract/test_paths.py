@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from penstock.errors import StoreDamaged, StoreError, StoreFailed
+from penstock.errors import HistoryMismatch, StoreError, StoreUnavailable
 from penstock.store import opening
 from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
@@ -58,7 +58,9 @@ def test_a_backup_to_where_nobody_may_write(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="File name too long"):
         store.backup(tmp_path / UNENTERABLE / "backup")
     (tmp_path / "file").touch()
-    with pytest.raises(StoreFailed, match=r"the backup in .* failed: .*: look at the disk and"):
+    with pytest.raises(
+        StoreUnavailable, match=r"the backup in .* failed: .*: look at the disk and"
+    ):
         store.backup(tmp_path / "file" / "backup")
     store.close()
 
@@ -74,10 +76,10 @@ def test_a_store_that_cannot_be_looked_into_for_a_while_is_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(opening, "refuse_losses", refused)
         with pytest.raises(
-            StoreFailed, match="Permission denied: let the broker's user write"
+            StoreUnavailable, match="Permission denied: let the broker's user write"
         ) as e:
             store.reopen()
-        assert not isinstance(e.value, StoreDamaged)
+        assert not isinstance(e.value, HistoryMismatch)
     store.reopen()
     store.commit(rows(5, 5))
     assert store.recover().next_offset == 10

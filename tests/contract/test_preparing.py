@@ -24,7 +24,7 @@ from penstock.engine.values.records import (
     WindowPage,
     packet_id_checksum,
 )
-from penstock.errors import StoreBroken
+from penstock.errors import StoreCorrupt
 from penstock.protocol.packets import Subscription
 from penstock.store.parts import LARGE_BYTES
 from penstock.store.preparing import StoredSessionsMirror, read_subscriptions
@@ -292,6 +292,6 @@ def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     content[middle : middle + 64] = bytes(64)
     table.write_bytes(content)
     store = RocksStore(tmp_path)
-    with pytest.raises(StoreBroken):
+    with pytest.raises(StoreCorrupt):
         store.recover()
     store.close()

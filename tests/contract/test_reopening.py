@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CommitUnknown, StoreDamaged, StoreError, StoreFailed
+from penstock.errors import CommitUnknown, HistoryMismatch, StoreError, StoreUnavailable
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.faults import PROBE_FILE, ReadWriteLock, probe, with_remedy
 from penstock.store.identity import begin_epoch
@@ -83,10 +83,10 @@ def test_a_store_that_cannot_be_opened_stays_readable_and_writes_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr("penstock.store.opening.open_database", refuse)
-        with pytest.raises(StoreFailed, match="free space on the file system of"):
+        with pytest.raises(StoreUnavailable, match="free space on the file system of"):
             store.reopen()
     assert len(payloads(store)) == 2
-    with pytest.raises(StoreFailed) as refused:
+    with pytest.raises(StoreUnavailable) as refused:
         store.commit(rows(2, 1))
     assert not isinstance(refused.value, CommitUnknown), "it surely is not there"
     assert store.trim_log(2**62, 0, 2**62) == 0
@@ -110,7 +110,7 @@ def test_what_another_process_wrote_meanwhile_is_not_taken_for_ours(
         other.commit(rows(1, 1))
         other.commit(rows(2, 1))
     other.close()
-    with pytest.raises(StoreDamaged, match="another process"):
+    with pytest.raises(HistoryMismatch, match="another process"):
         store.reopen()
     store.close()
     RocksStore(tmp_path).close()
@@ -126,7 +126,7 @@ def test_a_store_that_lost_what_was_acknowledged_is_refused(tmp_path: Path) -> N
     store._database.close()
     shutil.rmtree(tmp_path / STORE_DIRECTORY)
     (tmp_path / "older").rename(tmp_path / STORE_DIRECTORY)
-    with pytest.raises(StoreDamaged, match="has lost the acknowledged message with offset 1"):
+    with pytest.raises(HistoryMismatch, match="has lost the acknowledged message with offset 1"):
         store.reopen()
     store.close()
 
@@ -146,7 +146,7 @@ def test_a_probe_leaves_nothing_and_asks_for_room_for_the_write_ahead_log(
     probe(tmp_path, tmp_path / "store")
     with monkeypatch.context() as patched:
         patched.setattr("os.posix_fallocate", full)
-        with pytest.raises(StoreFailed, match="goes on by itself when it can write 4 MiB"):
+        with pytest.raises(StoreUnavailable, match="goes on by itself when it can write 4 MiB"):
             probe(tmp_path, tmp_path / "store")
     assert asked == [3_000_000 + 1_048_576]
     assert not (tmp_path / PROBE_FILE).exists()

@@ -11,7 +11,7 @@ from rocksdict import Options, Rdict
 
 from penstock.engine.batch.commit import Commit
 from penstock.engine.values.message import Message
-from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
+from penstock.errors import StoreError, StoreFormatError, StoreLocked, StoreUnavailable
 from penstock.store import identity
 from penstock.store.backup import back_up_offline
 from penstock.store.database import COLUMN_FAMILIES, FORMAT, STORE_DIRECTORY
@@ -191,7 +191,7 @@ def test_a_commit_that_cannot_be_written_fails(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     store.commit(rows(0, 1))
     store._database.rocks.close()
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreUnavailable):
         store.commit(rows(1, 1))
     assert watermark(tmp_path).end == 1
     assert watermark(tmp_path).commits == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.store.staging import STAGED_SCHEMA, StagedBatch, StagedFile, Staging
 
 
@@ -75,7 +75,7 @@ def test_an_attempt_is_given_up_alone_and_never_what_is_decided(staging: Staging
     proposal, second = proposed(staging, b"2", run="run2")
     staging.discard_attempt("s", 3, "run1")
     staging.decide("s", 3, proposal)
-    with pytest.raises(StoreFailed, match="cannot be read"):
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
         staging.read(first, first.files[0], 0, 10)
     staging.discard_attempt("s", 3, "run2")
     assert staging.read(second, second.files[0], 0, 10)[0][1] == b"2"
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_what_was_staged_is_refused(staging: Staging, tmp_pat
         staging.decide("s", 3, proposal)
     path.write_bytes(b"\xff" * len(whole))
     decided = staging.decide("s", 3, proposal)
-    with pytest.raises(StoreFailed, match="cannot be read"):
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
         staging.read(decided, decided.files[0], 0, 10)
 
 

@@ -27,7 +27,7 @@ from penstock.cluster.writer import Fenced, LogWriter
 from penstock.engine.batch.commit import Commit
 from penstock.engine.server.server import Server
 from penstock.engine.values.records import RecoveredState
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.identity import begin_epoch
 from penstock.store.rocks import RocksStore
 from tests.model.cluster_referee import Referee
@@ -109,7 +109,7 @@ class MemberShell(Shell):
             if self.fails:
                 self._rocks.reopen()
             self.store.commit(commit)
-        except StoreFailed as failure:
+        except StoreUnavailable as failure:
             self.fails = True
             context.store_health.mark_failed(str(failure))
             return None
@@ -132,7 +132,7 @@ class MemberShell(Shell):
             return None
         try:
             return self._rocks.trim_log(older_than_us, 2**62, keep_from)
-        except StoreFailed:
+        except StoreUnavailable:
             return None  # the next commit is in doubt as well
         except Fenced as fenced:
             self.ended = str(fenced)
@@ -410,7 +410,7 @@ class Member:
         self.is_busy = True
         try:
             store = RocksStore(self._data_dir, (), opener)
-        except (Fenced, StoreFailed):
+        except (Fenced, StoreUnavailable):
             self.is_busy = False
             opener.close()
             self.follow()
@@ -438,7 +438,7 @@ class Member:
         synced, fresh = self.members.synced_sequences(self.synced, now_s)
         try:
             why = self._watcher.step(synced, fresh)
-        except StoreFailed:
+        except StoreUnavailable:
             return
         if why:
             self.fence(why)

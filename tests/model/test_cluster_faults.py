@@ -25,7 +25,7 @@ from penstock.cluster.record import (
     encode_record,
 )
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import StoreDamaged
+from penstock.errors import HistoryMismatch
 from penstock.store.batch import Batch
 from tests.model.cluster_member import Member
 from tests.model.memory_rocks import MemoryDatabase
@@ -63,7 +63,7 @@ class PipeliningWriter(LogWriter):
         if kind not in (FIRST_PART, MIDDLE_PART):
             try:
                 super()._append(kind, body)
-            except StoreDamaged as error:  # a piece never came
+            except HistoryMismatch as error:  # a piece never came
                 self.is_in_doubt = True
                 raise AppendUnknown from error
             return

@@ -21,7 +21,7 @@ from penstock.cluster.connecting import FOLLOW, connector_for
 from penstock.cluster.log import LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.server_checks import ServerFinding, check_servers, refuse_unfit
 from penstock.config.cluster import Cluster
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.services import nats_server
 from penstock.services.nats_server import ASIDE_MAX, NatsServer
 from tests.support import left_behind
@@ -143,7 +143,7 @@ def test_data_that_lie_aside_are_removed_by_a_person_before_more_are(directories
     for number in range(ASIDE_MAX):
         aside = server.set_aside()
         aside.rename(aside.with_name(f"{aside.name}-{number}"))  # it has the time in seconds
-    with pytest.raises(StoreFailed, match="3 of its data directories lie aside") as refused:
+    with pytest.raises(StoreUnavailable, match="3 of its data directories lie aside") as refused:
         server.set_aside()
     assert "remove them" in str(refused.value)
     for aside in (directories / "a" / "data").glob("nats.set-aside-*"):
@@ -156,7 +156,7 @@ def test_a_server_is_not_filled_anew_on_a_full_disk_and_is_when_there_is_room(
 ) -> None:
     server = server_of(directories / "a")
     monkeypatch.setattr(nats_server, "FREE_BYTES_MIN", 1 << 62)
-    with pytest.raises(StoreFailed, match="make room"):
+    with pytest.raises(StoreUnavailable, match="make room"):
         server.set_aside()
     monkeypatch.undo()
     assert server.set_aside().is_dir()

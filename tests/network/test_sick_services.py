@@ -20,7 +20,7 @@ from penstock.config.registry import RegistryDefinition
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.decoding.registry import Registry, RegistryUnavailable
 from penstock.engine.values.access import Credentials
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -164,7 +164,7 @@ def test_an_admin_process_that_drips_headers_is_given_up_in_time(
 ) -> None:
     api = AdminApi(sick.url, "token")
     asked = others.submit(api.ask, ReadHealth(), Health, LIMIT_S)
-    with pytest.raises(StoreFailed, match=r"did not answer for 0\.5 s"):
+    with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.5 s"):
         answer_of(sick, asked)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameReader, SparkSession
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.spark.jobs.landing import Landing
 from penstock.spark.jobs.settings import LandingSettings
 from penstock.stream.client import StreamClient
@@ -70,7 +70,7 @@ def test_a_table_waits_before_the_block_or_declares_the_gap(
         )
         Landing(settings, open_spark=lambda *_: contextlib.nullcontext(spark.newSession())).run()
 
-    with pytest.raises(StoreFailed, match=HIDDEN) as caught:
+    with pytest.raises(StoreUnavailable, match=HIDDEN) as caught:
         land(fails=True)
     assert "--accept-data-loss" in str(caught.value)
     gone = hidden(damaged)

@@ -15,7 +15,7 @@ def test_tree() -> None:
     for kind in (
         errors.StoreLocked,
         errors.StoreFormatError,
-        errors.StoreFailed,
+        errors.StoreUnavailable,
         errors.EpochMismatch,
         errors.OffsetOutOfRange,
     ):

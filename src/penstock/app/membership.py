@@ -43,7 +43,7 @@ from penstock.cluster.writer import Fenced
 from penstock.config.cluster_addresses import address_problems
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reloaded
-from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreUnavailable
 from penstock.services.cluster_metrics import ClusterMetrics, StandbyMetrics
 from penstock.services.standby import ClusterAnswers, StandbyControl, find_successor
 from penstock.store.replacing import finish_replacement
@@ -185,7 +185,7 @@ class RunningMember:
             term, is_given_up = 0, False
             try:
                 return await loop.run_in_executor(None, self._member.follow)
-            except StoreFailed as error:
+            except StoreUnavailable as error:
                 if await loop.run_in_executor(None, self._disk.find_fault) is None:
                     raise
                 if not await self._disk.wait(error):
@@ -214,7 +214,10 @@ class RunningMember:
         member = self._member
         try:
             store = RocksStore(settings.durability.data_dir, settings.streams, opener)
-        except (Fenced, StoreFailed) as error:  # StoreFailed: for example no majority by now
+        except (
+            Fenced,
+            StoreUnavailable,
+        ) as error:  # StoreUnavailable: for example no majority by now
             logger.warning("a standby again: %s", Sentence(str(error)))
             opener.close()
             member.resign()

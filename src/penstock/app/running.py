@@ -44,7 +44,7 @@ from penstock.control.landed_requests import ForgetTable, ListTables, ReportProg
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.api import PreparedSessions, Server
-from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreUnavailable
 from penstock.operators.admin_actions import ban_source
 from penstock.runtime.driver import Driver
 from penstock.services.administration import Administration
@@ -283,7 +283,7 @@ class RunningBroker:
         """Read the stored state of stream readers and of tables.
 
         Raises:
-            StoreBroken: the stored state is damaged.
+            StoreCorrupt: the stored state is damaged.
         """
         settings = self.settings
         self._leases = ReaderLeases(
@@ -551,7 +551,7 @@ class RunningBroker:
         logger.info("stopping: %s", Sentence(why))
         self._stopped.set()
 
-    def _on_store_failed(self, failure: StoreFailed) -> None:
+    def _on_store_failed(self, failure: StoreUnavailable) -> None:
         logger.error("stopping: %s", failure)
         self._exit_code = EXIT_STORE_FAILED
         self._stopped.set()

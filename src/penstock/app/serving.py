@@ -31,12 +31,12 @@ from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available_memory
 from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
-from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.errors import ConfigError, HistoryMismatch, StoreCorrupt, StoreError, StoreUnavailable
 from penstock.services.certificates import CertificateWatch
 from penstock.services.nats_server import nats_server_running
 from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
-from penstock.store.diagnosis import broken_view
+from penstock.store.diagnosis import corrupt_view
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
@@ -64,9 +64,9 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
 
     Raises:
         ConfigError: a port is taken, or the data directory or a file cannot be used.
-        StoreBroken: a file of the store is damaged or missing.
-        StoreFailed: the disk was full, or failed, for ``durability.store_retry_s_max``.
-        StoreDamaged: the store holds less than was acknowledged.
+        StoreCorrupt: a file of the store is damaged or missing.
+        StoreUnavailable: the disk was full, or failed, for ``durability.store_retry_s_max``.
+        HistoryMismatch: the store holds less than was acknowledged.
     """
     signal.signal(signal.SIGTERM, _stop_while_starting)
     memory = available_memory()
@@ -116,20 +116,22 @@ def serve(requested: Settings, reread_settings: Callable[[], Settings] | None = 
         with nats_server_running(settings) as server:
             try:
                 return uvloop.run(RunningMember(settings, parts, server).run())
-            except StoreBroken as error:
+            except StoreCorrupt as error:
                 if not error.part:
                     raise
-                raise broken_view(settings.durability.data_dir, error) from error
-    opened: Store | StoreFailed
+                raise corrupt_view(settings.durability.data_dir, error) from error
+    opened: Store | StoreUnavailable
     with manager.extending_timeout("opening the store"):
         try:
             opened = _open_store(settings)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             opened = error
     return uvloop.run(_serve_alone(settings, opened, parts))
 
 
-async def _serve_alone(settings: Settings, opened: Store | StoreFailed, parts: BrokerParts) -> int:
+async def _serve_alone(
+    settings: Settings, opened: Store | StoreUnavailable, parts: BrokerParts
+) -> int:
     """Run a broker that is no member of a cluster; return the exit code.
 
     Args:
@@ -139,10 +141,10 @@ async def _serve_alone(settings: Settings, opened: Store | StoreFailed, parts: B
     """
     children = Children(settings)
     watching = asyncio.create_task(parts.certificates.run())
-    store = None if isinstance(opened, StoreFailed) else opened
+    store = None if isinstance(opened, StoreUnavailable) else opened
     try:
         await children.prepare()
-        if isinstance(opened, StoreFailed):
+        if isinstance(opened, StoreUnavailable):
             again = partial(_open_store, settings)
             store = await open_patiently(again, opened, settings, parts, children)
         if store is None:
@@ -171,7 +173,7 @@ def _open_store(settings: Settings) -> Store:
         make_private(settings.durability.data_dir)
         finish_replacement(settings.durability.data_dir)  # a copy from a cluster that it was in
         return RocksStore(settings.durability.data_dir, settings.streams)
-    except (StoreBroken, StoreDamaged, StoreFailed):
+    except (StoreCorrupt, HistoryMismatch, StoreUnavailable):
         raise
     except StoreError as error:
         raise ConfigError(str(error)) from error

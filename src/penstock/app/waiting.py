@@ -5,7 +5,7 @@
     opening the store ── works ─▶ the broker
        ▲    ╰── the disk is full, or fails ─▶ admin process and control socket tell it: not ready
        ╰── ``probe`` finds room ◀── a pause ──╯╰── SIGTERM ─▶ the end
-                                                ╰── store_retry_s_max is over ─▶ StoreFailed
+                                                ╰── store_retry_s_max is over ─▶ StoreUnavailable
 
 Ending would be no better: each attempt to open a store on a full disk leaves files behind, and a
 service manager gives up after some of them.
@@ -27,7 +27,7 @@ from penstock.app.running import BrokerParts
 from penstock.config.settings import Settings
 from penstock.control.metric_families import MetricSample
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics, Sample
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.runtime.committer import RETRY_S_FIRST, RETRY_S_LAST
 from penstock.services.control import Control
 from penstock.store.api import Store
@@ -77,22 +77,22 @@ class DiskWait:
         """Make the waiting return False."""
         self._stopped.set()
 
-    def find_fault(self) -> StoreFailed | None:
+    def find_fault(self) -> StoreUnavailable | None:
         """Return why the disk cannot be written now; None if it can. This blocks."""
         try:
             probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             return error
         return None
 
-    async def wait(self, failure: StoreFailed) -> bool:
+    async def wait(self, failure: StoreUnavailable) -> bool:
         """Wait until another attempt may succeed; return False after ``stop``.
 
         Args:
             failure: the failure of the last attempt.
 
         Raises:
-            StoreFailed: the time is over; ``failure`` itself.
+            StoreUnavailable: the time is over; ``failure`` itself.
         """
         loop = asyncio.get_running_loop()
         if time.monotonic() > self._tried_s + STEADY_S:
@@ -123,7 +123,7 @@ class DiskWait:
 
 async def open_patiently(
     open_store: Callable[[], Store],
-    failure: StoreFailed,
+    failure: StoreUnavailable,
     settings: Settings,
     parts: BrokerParts,
     children: Children,
@@ -138,7 +138,7 @@ async def open_patiently(
         children: the child processes, prepared; the admin process is started.
 
     Raises:
-        StoreFailed: the store could not be opened within ``durability.store_retry_s_max``.
+        StoreUnavailable: the store could not be opened within ``durability.store_retry_s_max``.
         StoreError: the store is damaged.
     """
     durability = settings.durability
@@ -159,7 +159,7 @@ async def open_patiently(
             while store is None and await waiting.wait(failure):
                 try:
                     store = await loop.run_in_executor(None, open_store)
-                except StoreFailed as error:
+                except StoreUnavailable as error:
                     failure = error
     finally:
         await control.close()

@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.stopped_member import heard_beats, open_stopped_member
-from penstock.errors import ConfigError, PenstockError, StoreDamaged, StoreError
+from penstock.errors import ConfigError, PenstockError, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from penstock.cluster.record import Position
@@ -138,7 +138,7 @@ def _copy_store(source: Path, data_dir: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     problems = examine(source).problems
     if problems:
-        raise StoreDamaged(f"the store in {source} is damaged: {'; '.join(problems)}")
+        raise StoreCorrupt(f"the store in {source} is damaged: {'; '.join(problems)}")
     if read_manifest(source) is None:
         back_up_offline(source, unfinished)
     else:

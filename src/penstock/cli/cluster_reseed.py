@@ -17,7 +17,7 @@ import typer
 
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.stopped_member import heard_beats, open_stopped_member
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from penstock.cluster.beats import Beat
@@ -103,7 +103,7 @@ def copy_from_a_peer(
         peer = _find_peer(heard(), failed)
         if peer is None:
             if not failed:
-                raise StoreFailed(
+                raise StoreUnavailable(
                     "no other member of the cluster sends heartbeats: check cluster.log and its"
                     " servers, or name the stream service of a member with --from"
                 )

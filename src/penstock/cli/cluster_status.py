@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.operator_commands import AsJson
 from penstock.cli.options import ConfigFile, DataDir
-from penstock.errors import PenstockError, StoreError, StoreFailed
+from penstock.errors import PenstockError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,7 +115,7 @@ def _wait_for_primary(
 
     Raises:
         StoreError: another member than the one that was asked became the primary.
-        StoreFailed: no member became the primary in time.
+        StoreUnavailable: no member became the primary in time.
     """
     while time.monotonic() < until_s:
         time.sleep(POLL_S)
@@ -132,7 +132,7 @@ def _wait_for_primary(
                 " time; clients are served"
             )
         return state
-    raise StoreFailed(
+    raise StoreUnavailable(
         f"{hand_over.to} is not the primary after {SWITCH_S_MAX:g} s: see 'penstock cluster status'"
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.ranges import range_in_words
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def damage_handler(*, skips: bool) -> OnDamage:
     """
     told: set[tuple[int, int]] = set()
 
-    def decide(begin: int, end: int, failure: StoreFailed) -> None:
+    def decide(begin: int, end: int, failure: StoreUnavailable) -> None:
         if not skips:
-            raise StoreFailed(f"{failure}; --skip-damaged leaves them out") from failure
+            raise StoreUnavailable(f"{failure}; --skip-damaged leaves them out") from failure
         if (begin, end) not in told:
             told.add((begin, end))
             offsets = range_in_words(begin, end)

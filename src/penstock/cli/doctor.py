@@ -39,7 +39,7 @@ from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.control.client import RequestRefused, ask
 from penstock.control.metric_requests import Health, ReadHealth
-from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreUnavailable
 from penstock.runtime.machine_clock import is_synchronized, is_unset
 from penstock.services.certificates import certificate_uses
 from penstock.spark.java import JavaNotFound, find_java
@@ -325,7 +325,7 @@ def check_running_broker(settings: Settings) -> Finding | None:
         health = ask(data_dir, ReadHealth(), Health)
     except RequestRefused:  # by a version without health checks
         return Finding(subject, Verdict.OK, f"runs on {data_dir}")
-    except StoreFailed as error:
+    except StoreUnavailable as error:
         return Finding(subject, Verdict.MISSING, *str(error).split(". ", 1))
     except StoreError:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.errors import ConfigError, StoreFailed, StoreLocked
+from penstock.errors import ConfigError, StoreLocked, StoreUnavailable
 
 if TYPE_CHECKING:
     from penstock.cluster.beats import Beat
@@ -52,7 +52,7 @@ def _refuse_running(data_dir: Path) -> None:
 
     try:
         ask(data_dir, ReadRole(), Role, 5.0)
-    except (BrokerUnreachable, StoreFailed):
+    except (BrokerUnreachable, StoreUnavailable):
         with lock_out_brokers(data_dir):
             return
     except RequestRefused:

@@ -53,7 +53,7 @@ from penstock.errors import (
     PublishFailed,
     QueueFull,
     RequestFailed,
-    StoreFailed,
+    StoreUnavailable,
     SubscribeFailed,
 )
 from penstock.protocol import reasons
@@ -324,7 +324,7 @@ class Client:
             QueueFull: the queue is full, and ``overflow`` is "raise".
             OutOfSequence: ``sequence`` is not greater than ``last_sequence``; nothing was sent.
             NotConnected: the client is closed.
-            StoreFailed: the outbox failed for good.
+            StoreUnavailable: the outbox failed for good.
             ClientError: there is a ``sequence``, and no outbox.
             LocalProtocolError: ``qos`` is 0, ``topic`` is not a topic name, or an argument cannot
                 be encoded in MQTT.
@@ -404,7 +404,7 @@ class Client:
 
         Raises:
             NotConnected: the client is closed, now or while it waits.
-            StoreFailed: the outbox failed for good.
+            StoreUnavailable: the outbox failed for good.
         """
         while self._open_engine().pending > 0:
             await self._open_engine().drain()
@@ -594,5 +594,5 @@ class Client:
         if engine is None or engine.is_closed:
             raise NotConnected("the client is not open: use it in 'async with'")
         if engine.failure is not None:
-            raise StoreFailed(*engine.failure.args)
+            raise StoreUnavailable(*engine.failure.args)
         return engine

@@ -35,7 +35,7 @@ from penstock.engine.values.drop_reasons import REASONS, SLOW_CONSUMER
 from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.engine.values.message import Message
 from penstock.engine.values.producer_properties import ProducerSequence
-from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
+from penstock.errors import ConnectFailed, PublishFailed, StoreUnavailable
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription
@@ -95,7 +95,7 @@ class ClientEngine(ClientCallbacks):
 
         self.connack: Connack | None = None  # of the latest connection
         self.is_closed = False
-        self.failure: StoreFailed | None = None
+        self.failure: StoreUnavailable | None = None
         self._first_connection: asyncio.Future[None] = self._loop.create_future()
         self._first_failures: list[tuple[str, str, int]] = []  # until then: URL, error, code
         self._begins_clean = options.begins_clean
@@ -505,7 +505,7 @@ class ClientEngine(ClientCallbacks):
 
     # -- closing ---------------------------------------------------------------------------
 
-    def _on_store_failed(self, failure: StoreFailed) -> None:
+    def _on_store_failed(self, failure: StoreUnavailable) -> None:
         """Fail all publications and waiting tasks: the outbox failed for good."""
         self.failure = failure
         self.publications.fail_all(f"the outbox failed: {failure}")

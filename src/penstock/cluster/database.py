@@ -25,7 +25,7 @@ from penstock.cluster.record import encode_position
 from penstock.cluster.tally import Tally
 from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import CommitUnknown, StoreFailed
+from penstock.errors import CommitUnknown, StoreUnavailable
 from penstock.store.batch import Batch
 from penstock.store.database import (
     CLUSTER_POSITION_KEY,
@@ -165,14 +165,14 @@ class ViewOpener:
         """Raise unless the disk accepts writes and the log has a leader.
 
         Raises:
-            StoreFailed: the disk refuses writes, or the log does not answer.
+            StoreUnavailable: the disk refuses writes, or the log does not answer.
             Fenced: another member is the primary.
         """
         writer = self._writer
         if not writer.fenced_by:
             try:
                 probe(data_dir, data_dir / STORE_DIRECTORY)
-            except StoreFailed as error:
+            except StoreUnavailable as error:
                 if self._disk_fails is not None:
                     self._disk_fails(str(error))
                 if not writer.fenced_by:
@@ -188,7 +188,7 @@ class ViewOpener:
 
         Raises:
             StoreError: the database cannot be opened, or records cannot be applied.
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
             Fenced: another member is the primary.
         """
         if self._first is not None:

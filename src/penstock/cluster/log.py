@@ -28,10 +28,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 
 
-class LogUnavailable(StoreFailed):
+class LogUnavailable(StoreUnavailable):
     """The replicated log did not answer, or has no majority; the caller may retry."""
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from penstock.cluster.log import EntryMissing, LogUnavailable, ReplicatedLog
 from penstock.cluster.record import GENESIS, RecordDamaged, decode_record
 from penstock.cluster.view import LogDamaged, View
-from penstock.errors import StoreDamaged
+from penstock.errors import HistoryMismatch
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -29,7 +29,7 @@ READ_S: Final = 2.0
 """Time limit of one call to the log, in seconds."""
 
 
-class ViewAhead(StoreDamaged):
+class ViewAhead(HistoryMismatch):
     """The view has entries that the log lacks; ``is_other`` tells whether it has others in their
     place."""
 

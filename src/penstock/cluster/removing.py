@@ -23,7 +23,7 @@ from penstock.cluster.nats_client import (
     UnfitServer,
 )
 from penstock.config.cluster import Cluster
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 
 REMOVE_SUBJECT: Final = "$JS.API.SERVER.REMOVE"
 _AGAIN_S: Final = 2.0  # an attempt without an answer; a leader answers after one write
@@ -42,7 +42,7 @@ def remove_server(settings: Cluster, name: str, login_file: str, timeout_s: floa
 
     Raises:
         StoreError: JetStream refuses it: there is no such server.
-        StoreFailed: no server answers, or the login is not that of the system account.
+        StoreUnavailable: no server answers, or the login is not that of the system account.
     """
     client = nats_client(settings.model_copy(update={"credentials_file": login_file}), "remove")
     try:
@@ -61,13 +61,13 @@ def _remove(client: NatsClient, name: str, login_file: str, ends_s: float) -> No
             answer = client.request(REMOVE_SUBJECT, body, again_s)
             break
         except (UnfitServer, LoginRefused) as error:
-            raise StoreFailed(f"{name} is not removed: {error}") from error
+            raise StoreUnavailable(f"{name} is not removed: {error}") from error
         except (NotSent, NoAnswer) as error:
             if time.monotonic() >= ends_s:
-                raise StoreFailed(f"{name} is not removed: {error}") from error
+                raise StoreUnavailable(f"{name} is not removed: {error}") from error
             is_unanswered |= isinstance(error, NoAnswer)
     if answer.status == _NO_RESPONDERS:  # servers without JetStream's leader say nothing
-        raise StoreFailed(
+        raise StoreUnavailable(
             f"{name} is not removed: {login_file} is not the login of the system account, or"
             " JetStream is off"
         )

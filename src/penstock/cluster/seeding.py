@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from penstock.cluster.beats import Beat
 from penstock.cluster.histories import is_contained
 from penstock.cluster.record import Former
-from penstock.errors import StoreDamaged
+from penstock.errors import HistoryMismatch
 
 
 def choose_peer(beats: Iterable[Beat], failed: Collection[str] = (), term: int = 0) -> Beat | None:
@@ -79,12 +79,12 @@ def refuse_other_history(
             same cluster's log.
 
     Raises:
-        StoreDamaged: the view is of another history than the cluster.
+        HistoryMismatch: the view is of another history than the cluster.
     """
     if not is_other_history(epoch, sequence, copy_epoch or epoch, former, lineage):
         return
     of = f"epoch {copy_epoch}" if copy_epoch else "another history"
-    raise StoreDamaged(
+    raise HistoryMismatch(
         f"the store of this member is of epoch {epoch}, and the cluster of {of}: its messages are"
         " not the cluster's. 'penstock cluster reseed' replaces it by another member's, and keeps"
         " it beside"

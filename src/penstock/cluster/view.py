@@ -46,7 +46,7 @@ from penstock.cluster.record import (
 )
 from penstock.cluster.refilling import GRANT_KEY, Grant, decode_grant, encode_grant
 from penstock.cluster.tally import Tally
-from penstock.errors import StoreDamaged, StoreError
+from penstock.errors import HistoryMismatch, StoreError
 from penstock.store.chunk import decode_key, summarize_chunk
 from penstock.store.database import CLUSTER_POSITION_KEY, FORMAT_KEY, Database
 from penstock.store.identity import (
@@ -83,7 +83,7 @@ class LogDamaged(StoreError):
         self.sequence = sequence
 
 
-class ForeignView(StoreDamaged):
+class ForeignView(HistoryMismatch):
     """The view is of another history than the log, and must be replaced by a copy of a peer's.
 
     Attributes:

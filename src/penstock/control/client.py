@@ -35,7 +35,7 @@ from penstock.control.metric_requests import MetricRequest
 from penstock.control.ranking_requests import RankingRequest
 from penstock.control.reader_requests import ReaderRequest
 from penstock.control.role_requests import ReadRole
-from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreUnavailable
 from penstock.store.manifest import Manifest
 
 SOCKET_NAME: Final = "control"
@@ -154,7 +154,7 @@ class BrokerUnreachable(StoreError):
     """No broker answers on the control socket."""
 
 
-class BrokerHangs(StoreFailed):
+class BrokerHangs(StoreUnavailable):
     """The broker shows no sign of life."""
 
 
@@ -185,7 +185,7 @@ def ask(
         RequestRefused: the broker did not carry out the request, and says why.
         BrokerHangs: there was no sign of life; a request that the broker had not begun is not
             carried out later.
-        StoreFailed: the broker ended or did not answer in time; whether it has carried out the
+        StoreUnavailable: the broker ended or did not answer in time; whether it has carried out the
             request is unknown.
     """
     try:
@@ -215,7 +215,7 @@ def ask(
                 raise _hung(silence_s_max) from error
             raise _late(timeout_s) from error
         except OSError as error:
-            raise StoreFailed(f"the broker went away before it answered: {error}") from error
+            raise StoreUnavailable(f"the broker went away before it answered: {error}") from error
     try:
         answer = msgspec.json.decode(line, type=Answer)
         if bytes(answer.done):
@@ -234,7 +234,7 @@ def _receive_answer(connection: socket.socket, ends_s: float, silence_s_max: flo
     Raises:
         TimeoutError: there was no sign of life for ``silence_s_max``, or until ``ends_s``
             (``time.monotonic``).
-        StoreFailed: the broker ended the connection, or gives signs of life and no answer.
+        StoreUnavailable: the broker ended the connection, or gives signs of life and no answer.
     """
     received = bytearray()
     began_s = time.monotonic()
@@ -245,14 +245,14 @@ def _receive_answer(connection: socket.socket, ends_s: float, silence_s_max: flo
         connection.settimeout(min(silence_s_max, left_s))
         data = connection.recv(_RECEIVED_BYTES_MAX)
         if not data:
-            raise StoreFailed("the broker went away before it answered")
+            raise StoreUnavailable("the broker went away before it answered")
         received += data if received else data.lstrip(SIGN_OF_LIFE)
         if received.endswith(b"\n"):
             return bytes(received)
 
 
-def _late(timeout_s: float) -> StoreFailed:
-    return StoreFailed(
+def _late(timeout_s: float) -> StoreUnavailable:
+    return StoreUnavailable(
         f"the broker did not answer for {timeout_s:.3g} s: it hangs, or has too much to do. Look at"
         " its log and its disk"
     )

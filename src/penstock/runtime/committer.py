@@ -21,8 +21,8 @@ moved, packet identifiers are in use, and the open batch builds on that state. A
 an undo for every kind of state, in code that must be right and hardly ever runs. Writing again
 needs none: acknowledgements that wait for the commit keep waiting, so no client was promised
 anything, and to the engine an outage is one slow commit. It makes no difference either whether the
-failed write is partly on disk (``CommitUnknown``) or not (``StoreFailed``), for writing the same
-batch twice has the effect of writing it once. Only the end differs: the next start may find a
+failed write is partly on disk (``CommitUnknown``) or not (``StoreUnavailable``), for writing the
+same batch twice has the effect of writing it once. Only the end differs: the next start may find a
 commit whose fate was unknown, as if its acknowledgement had been lost on the way; a client that
 sends the message again is recognised by its packet identifier (QoS 2) or makes a duplicate, which
 QoS 1 allows.
@@ -42,13 +42,13 @@ from queue import SimpleQueue
 from typing import Final, final
 
 from penstock.engine.api import Commit
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.store.api import Store
 
-DoneCallback = Callable[[Commit, StoreFailed | None], None]
+DoneCallback = Callable[[Commit, StoreUnavailable | None], None]
 """Called on the event loop when a commit is durable (None), or has failed for good."""
 
-OutageCallback = Callable[[StoreFailed | None], None]
+OutageCallback = Callable[[StoreUnavailable | None], None]
 """Called on the event loop when a write failed and is tried again, once for each cause; with None
 when the store works again."""
 
@@ -117,16 +117,16 @@ class Committer:
             commit = self._commits.get()
             if commit is None:
                 return
-            failure: StoreFailed | None
+            failure: StoreUnavailable | None
             try:
                 failure = self._write(commit)
             except StoreError as error:  # in a cluster: another machine is the primary
-                failure = StoreFailed(str(error))
+                failure = StoreUnavailable(str(error))
             except Exception as error:  # after any error nothing may be acknowledged
-                failure = StoreFailed(f"the commit failed: {error!r}")
+                failure = StoreUnavailable(f"the commit failed: {error!r}")
             self._loop.call_soon_threadsafe(self._on_done, commit, failure)
 
-    def _write(self, commit: Commit) -> StoreFailed | None:
+    def _write(self, commit: Commit) -> StoreUnavailable | None:
         """Write ``commit`` and retry as long as allowed; return None, or the last failure."""
         failure = self._try(commit)
         if failure is None or self.retry_s_max <= 0:
@@ -143,20 +143,20 @@ class Committer:
             wait_s = min(2 * wait_s, RETRY_S_LAST)
             try:
                 self._store.reopen()
-            except StoreFailed as error:
+            except StoreUnavailable as error:
                 failure = error
             except StoreError as error:  # damaged: another attempt would fail, too
-                return StoreFailed(str(error))
+                return StoreUnavailable(str(error))
             else:
                 failure = self._try(commit)
         self._loop.call_soon_threadsafe(self._on_outage, None)
         return None
 
-    def _try(self, commit: Commit) -> StoreFailed | None:
+    def _try(self, commit: Commit) -> StoreUnavailable | None:
         began_s = time.monotonic()
         try:
             self._store.commit(commit)
-        except StoreFailed as failure:
+        except StoreUnavailable as failure:
             return failure
         finally:
             self.took_s = time.monotonic() - began_s

@@ -36,7 +36,7 @@ from penstock.engine.values.access import AuthResult
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.states import CONNECTED
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.protocol import reasons
 from penstock.runtime.batch_size import BatchSize
 from penstock.runtime.bodies import BodyReader
@@ -91,7 +91,7 @@ class Driver(PeerOwner):
         server: Server,
         store: Store,
         commit_bytes_max: int,
-        on_store_failed: Callable[[StoreFailed], None],
+        on_store_failed: Callable[[StoreUnavailable], None],
         store_retry_s_max: float = 0.0,
         on_turn_end: Callable[[], None] | None = None,
         clock: MachineClock | None = None,
@@ -410,14 +410,14 @@ class Driver(PeerOwner):
         """Wait until all changes up to now are durable.
 
         Raises:
-            StoreFailed: the store failed for good, or ``stop`` has made the last commit.
+            StoreUnavailable: the store failed for good, or ``stop`` has made the last commit.
         """
         if not self._stop.commits:
-            raise StoreFailed("it was stopped before this was on disk")
+            raise StoreUnavailable("it was stopped before this was on disk")
         if self._open_batch_durable is None:
             self._open_batch_durable = self._loop.create_future()
             if self._has_failed:
-                self._open_batch_durable.set_exception(StoreFailed("the store failed"))
+                self._open_batch_durable.set_exception(StoreUnavailable("the store failed"))
         self.end_turn_soon()
         await asyncio.shield(self._open_batch_durable)
 
@@ -452,7 +452,7 @@ class Driver(PeerOwner):
             if took_s > SLOW_TURN_S:
                 self.measures.record_slow_encoding(took_s)
 
-    def _end_commit(self, commit: Commit, failure: StoreFailed | None) -> None:
+    def _end_commit(self, commit: Commit, failure: StoreUnavailable | None) -> None:
         commit_done = self._commit_done
         assert commit_done is not None
         self._commit_done = None
@@ -468,7 +468,7 @@ class Driver(PeerOwner):
         self._release(commit)
         self._end_turn()
 
-    def _handle_outage(self, failure: StoreFailed | None) -> None:
+    def _handle_outage(self, failure: StoreUnavailable | None) -> None:
         """Stop accepting input that needs the store, which cannot write; with None, resume: the
         store can write again."""
         context = self._context
@@ -518,7 +518,7 @@ class Driver(PeerOwner):
         for requester, offsets in commit.body_requests:
             self._bodies.fetch(requester, offsets)
 
-    def _fail(self, failure: StoreFailed) -> None:
+    def _fail(self, failure: StoreUnavailable) -> None:
         """Fail closed: acknowledge nothing more, and close all connections."""
         if self._has_failed:
             return

@@ -87,7 +87,7 @@ class LandedTables:
         now: returns the time of the clocks.
 
     Raises:
-        StoreBroken: the state file is damaged.
+        StoreCorrupt: the state file is damaged.
         StoreError: the state file cannot be read.
     """
 

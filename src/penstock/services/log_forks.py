@@ -53,7 +53,7 @@ class LogForks:
             EpochMismatch: the position is of this log's history, or it is not known where they
                 part.
             OffsetOutOfRange: the log does not reach the offset.
-            StoreFailed: the epoch could not be written.
+            StoreUnavailable: the epoch could not be written.
         """
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:

@@ -23,7 +23,7 @@ from typing import Final, final
 
 from penstock.cluster.nats_program import check_version, find_nats_server, version_text
 from penstock.config.settings import Settings
-from penstock.errors import ConfigError, StoreFailed
+from penstock.errors import ConfigError, StoreUnavailable
 from penstock.services.child_process import ChildProcess
 from penstock.store.database import make_directory
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
@@ -134,19 +134,19 @@ class NatsServer:
         name.
 
         Raises:
-            StoreFailed: the disk is full or refuses it, or too many directories lie aside; the
+            StoreUnavailable: the disk is full or refuses it, or too many directories lie aside; the
                 message says what to do.
         """
         before = sorted(self._data.parent.glob(f"{_ASIDE}*"))
         if len(before) >= ASIDE_MAX:
-            raise StoreFailed(
+            raise StoreUnavailable(
                 f"{len(before)} of its data directories lie aside in {self._data.parent} already:"
                 " replace the disk, or remove them if it is in order"
             )
         try:
             free_bytes = shutil.disk_usage(self._data.parent).free
             if free_bytes < FREE_BYTES_MIN:
-                raise StoreFailed(
+                raise StoreUnavailable(
                     f"its disk has {free_bytes >> 20} MB left: make room, it is filled anew then"
                 )
             stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -154,7 +154,7 @@ class NatsServer:
             self._data.rename(aside)
             make_directory(self._data)
         except OSError as error:
-            raise StoreFailed(
+            raise StoreUnavailable(
                 f"its data directory {self._data} cannot be set aside ({error.strerror}): look at"
                 " the disk"
             ) from error

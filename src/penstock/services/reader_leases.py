@@ -56,7 +56,7 @@ class ReaderLeases:
             that is being removed.
 
     Raises:
-        StoreBroken: the state file is damaged.
+        StoreCorrupt: the state file is damaged.
         StoreError: the state file cannot be read.
     """
 

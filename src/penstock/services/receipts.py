@@ -36,7 +36,7 @@ from penstock.control.landed_requests import (
 from penstock.engine.api import Server
 from penstock.engine.values.message import Message
 from penstock.engine.values.topics import is_system_topic
-from penstock.errors import RemoteProtocolError, StoreFailed
+from penstock.errors import RemoteProtocolError, StoreUnavailable
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
 from penstock.runtime.driver import Driver
@@ -83,13 +83,13 @@ class Receipts:
             asking: the offsets of the messages.
 
         Raises:
-            StoreFailed: the receipts are not durable in time; they may become durable later.
+            StoreUnavailable: the receipts are not durable in time; they may become durable later.
         """
         if not asking:
             return ReceiptCounts(0, 0)
         failure = self._server.context.store_health.failure
         if failure:
-            raise StoreFailed(failure)
+            raise StoreUnavailable(failure)
         loop = asyncio.get_running_loop()
         messages, marks = await loop.run_in_executor(None, self._read, asking)
         published = 0
@@ -102,7 +102,7 @@ class Receipts:
         try:
             await asyncio.wait_for(self._driver.wait_durable(), COMMIT_S_MAX)
         except TimeoutError:
-            raise StoreFailed("the store does not take receipts at the moment") from None
+            raise StoreUnavailable("the store does not take receipts at the moment") from None
         refused = len(asking) - published
         assert refused >= 0, "one receipt for each request, at most"
         if refused:

@@ -66,7 +66,7 @@ class StagedCopies:
         """Remove a batch that is published from the log.
 
         Raises:
-            StoreFailed: the log does not take the removal.
+            StoreUnavailable: the log does not take the removal.
         """
         self._store.remove_states(f"{_BATCH}{sink}/{batch}/")
         self._store.remove_states(f"{_FILE}{sink}/{batch}/")

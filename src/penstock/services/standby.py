@@ -25,7 +25,7 @@ from penstock.control.cluster_requests import (
     ServerState,
 )
 from penstock.control.role_requests import ReadRole, Role
-from penstock.errors import ConfigError, PenstockError, StoreError, StoreFailed
+from penstock.errors import ConfigError, PenstockError, StoreError, StoreUnavailable
 from penstock.services.cluster_metrics import StandbyMetrics
 from penstock.services.cluster_problems import problems
 from penstock.services.control import Control
@@ -221,7 +221,7 @@ class StandbyControl:
             await self._read_up_to_now()
             database = self._member.database
             if database is None:
-                raise StoreFailed("the view is not open: try again soon")
+                raise StoreUnavailable("the view is not open: try again soon")
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, back_up, database, destination)
 
@@ -230,7 +230,7 @@ class StandbyControl:
         is gone has nothing that the view lacks.
 
         Raises:
-            StoreFailed: the log does not answer, or the view does not come so far.
+            StoreUnavailable: the log does not answer, or the view does not come so far.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -238,14 +238,14 @@ class StandbyControl:
         except LogMissing:
             return
         except PenstockError as error:
-            raise StoreFailed(_NOBODY_KNOWS.format(error)) from error
+            raise StoreUnavailable(_NOBODY_KNOWS.format(error)) from error
         if not log.has_quorum:
-            raise StoreFailed(_NOBODY_KNOWS.format("the cluster's log has no majority"))
+            raise StoreUnavailable(_NOBODY_KNOWS.format("the cluster's log has no majority"))
         ends_s = loop.time() + CATCH_UP_S_MAX
         while self._member.position.sequence < log.bounds.last:
             if loop.time() > ends_s:
                 lag = log.bounds.last - self._member.position.sequence
-                raise StoreFailed(
+                raise StoreUnavailable(
                     f"this view is {lag:,} entries behind the cluster's log, so a backup would lack"
                     " what was acknowledged: ask another member, or wait"
                 )

@@ -23,7 +23,7 @@ from typing import Generic, Protocol, TypeVar, cast, final
 
 import msgspec
 
-from penstock.errors import StoreBroken, StoreError, StoreFailed
+from penstock.errors import StoreCorrupt, StoreError, StoreUnavailable
 from penstock.services.histories import judge_text
 from penstock.store.api import Store
 from penstock.store.history import parted_in_words
@@ -62,7 +62,7 @@ class StateStorage(Protocol):
         """Replace the content; return when it is durable. The call blocks.
 
         Raises:
-            StoreFailed: the content cannot be written.
+            StoreUnavailable: the content cannot be written.
         """
 
 
@@ -93,7 +93,7 @@ class FileStorage:
         """Replace the file and sync it.
 
         Raises:
-            StoreFailed: the file cannot be written.
+            StoreUnavailable: the file cannot be written.
         """
         unfinished = self._path.with_name(self._path.name + ".new")
         try:
@@ -104,7 +104,7 @@ class FileStorage:
             unfinished.replace(self._path)
             sync_directory(self._path.parent)
         except OSError as error:
-            raise StoreFailed(f"{self._path} cannot be written: {error.strerror}") from error
+            raise StoreUnavailable(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 @final
@@ -160,7 +160,7 @@ class StateFile(Generic[Record]):
         """Return the records; none if there is no file, or it belongs to another log.
 
         Raises:
-            StoreBroken: the file is damaged.
+            StoreCorrupt: the file is damaged.
             StoreError: the file cannot be read.
         """
         content = self._storage.read()
@@ -172,7 +172,7 @@ class StateFile(Generic[Record]):
                 type=_Content[self._kind],  # type: ignore[name-defined]
             )
         except msgspec.MsgspecError as error:
-            raise StoreBroken(
+            raise StoreCorrupt(
                 f"{self._storage} is damaged ({error}): {self._loss_consequence}; replace it by"
                 " a copy, or remove it to start without"
             ) from error
@@ -213,7 +213,7 @@ class StateFile(Generic[Record]):
         """Replace the content of the file by the result of ``records``; return when it is synced.
 
         Raises:
-            StoreFailed: the file cannot be written.
+            StoreUnavailable: the file cannot be written.
         """
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:

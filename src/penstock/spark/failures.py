@@ -23,7 +23,7 @@ from penstock.errors import (
     EpochMismatch,
     OffsetOutOfRange,
     PenstockError,
-    StoreFailed,
+    StoreUnavailable,
 )
 from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamUnavailable
@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, type[PenstockError]]] = {
         EpochMismatch,
         OffsetOutOfRange,
         RegistryUnavailable,
-        StoreFailed,
+        StoreUnavailable,
         StreamUnavailable,
     )
 }

@@ -53,7 +53,7 @@ from penstock.errors import (
     EpochMismatch,
     OffsetOutOfRange,
     PenstockError,
-    StoreFailed,
+    StoreUnavailable,
 )
 from penstock.spark.brokers import BrokerConnections, connect, server_prefix
 from penstock.spark.groups import ReaderGroup
@@ -214,7 +214,7 @@ class RangeReader:
                     self._accept_loss(error, _ACCEPT)
                     ranges = remaining + ranges
 
-    def _on_damage(self, _begin: int, _end: int, failure: StoreFailed) -> None:
+    def _on_damage(self, _begin: int, _end: int, failure: StoreUnavailable) -> None:
         self._accept_loss(failure, _ACCEPT)
 
     def _with_levels(self, messages: pa.RecordBatch) -> pa.RecordBatch:

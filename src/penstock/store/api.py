@@ -57,7 +57,7 @@ class Store(Protocol):
 
         Raises:
             StoreFormatError: the store is of a format this version does not read.
-            StoreBroken: a stored value cannot be read or decoded.
+            StoreCorrupt: a stored value cannot be read or decoded.
         """
 
     def prepare(self, commit: Commit) -> None:
@@ -72,15 +72,16 @@ class Store(Protocol):
 
         Raises:
             CommitUnknown: the write failed; after a restart the commit may be there or not.
-            StoreFailed: any other failure; nothing of the commit was written.
+            StoreUnavailable: any other failure; nothing of the commit was written.
         """
 
     def reopen(self) -> None:
         """Make the store writable again after a failed ``commit``; called from the same thread.
 
         Raises:
-            StoreFailed: the store still cannot write; the message names the fault and the remedy.
-            StoreDamaged: messages that were acknowledged are missing, or another process has
+            StoreUnavailable: the store still cannot write; the message names the fault and the
+                remedy.
+            HistoryMismatch: messages that were acknowledged are missing, or another process has
                 written to the store: the broker cannot go on.
         """
 
@@ -88,7 +89,7 @@ class Store(Protocol):
         """Return the messages at ``offsets``, by offset; offsets that the log lacks are left out.
 
         Raises:
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
 
     def trim_log(
@@ -125,7 +126,7 @@ class Store(Protocol):
         """Return the mark of ``offset``, which is at most the end of the log. Safe from any thread.
 
         Raises:
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
 
     def judge(self, epoch: str, offset: int, mark: Mark) -> Verdict:
@@ -138,7 +139,7 @@ class Store(Protocol):
             mark: its mark; empty for a position of an older version.
 
         Raises:
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
 
     def fork(self, at: int) -> str:
@@ -146,7 +147,7 @@ class Store(Protocol):
         thread but one at a time.
 
         Raises:
-            StoreFailed: the epoch could not be written.
+            StoreUnavailable: the epoch could not be written.
             StoreError: this store has one history only.
         """
 

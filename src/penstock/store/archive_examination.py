@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import StoreFailed, StoreFormatError
+from penstock.errors import StoreFormatError, StoreUnavailable
 from penstock.store import log_walk
 from penstock.store.archive import (
     Archive,
@@ -125,7 +125,7 @@ class ArchiveExaminer:
         try:
             value = self._reader.full_value(ARCHIVE_FAMILY, key, value)
             piece = decode_piece(key, value)
-        except (StoreFormatError, StoreFailed) as error:
+        except (StoreFormatError, StoreUnavailable) as error:
             self._reasons.setdefault(number, str(error))
             return
         if archive is None:

@@ -39,7 +39,7 @@ from penstock.store.archive import (
 from penstock.store.batch import Batch
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, raise_if_unreadable
-from penstock.store.diagnosis import broken_store, damage_as_broken
+from penstock.store.diagnosis import corrupt_store, damage_as_corruption
 from penstock.store.parts import read_head, total_size_bytes
 from penstock.store.ranges import join_ranges, range_in_words
 from penstock.store.selection import TopicSelector
@@ -62,10 +62,10 @@ def read_archives(database: Database) -> list[Archive]:
     """Return the records of all archives.
 
     Raises:
-        StoreBroken: a record cannot be decoded.
+        StoreCorrupt: a record cannot be decoded.
         StoreFormatError: a later version of Penstock wrote a record.
     """
-    with damage_as_broken(database.data_dir):
+    with damage_as_corruption(database.data_dir):
         return [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
 
 
@@ -88,7 +88,7 @@ class Archives:
         log_end: offset at which the log ends, excluded.
 
     Raises:
-        StoreBroken: records of archives cannot be read, or the log has messages that had moved to
+        StoreCorrupt: records of archives cannot be read, or the log has messages that had moved to
             an archive.
         StoreError: records of archives cannot be written.
     """
@@ -142,7 +142,7 @@ class Archives:
         that ends behind the log's end is retired, with an error in the log file.
 
         Raises:
-            StoreBroken: messages that had moved to the archive are in the log again.
+            StoreCorrupt: messages that had moved to the archive are in the log again.
         """
         if archive.end > self._log_end:
             archive.is_open, archive.is_retired = False, True
@@ -156,7 +156,7 @@ class Archives:
             )
         elif archive.is_open and archive.end > self._log_begin:
             again = range_in_words(self._log_begin, archive.end)
-            raise broken_store(
+            raise corrupt_store(
                 self._database.data_dir,
                 f"messages that had moved to archives are in its log again, {again}",
             )

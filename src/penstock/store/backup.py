@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 from rocksdict import Checkpoint
 
-from penstock.errors import StoreDamaged, StoreError, StoreFailed
+from penstock.errors import StoreCorrupt, StoreError, StoreUnavailable
 from penstock.store.database import (
     STORE_DIRECTORY,
     Database,
@@ -63,7 +63,7 @@ def back_up(database: Database, destination: Path) -> Manifest:
 
     Raises:
         StoreError: ``destination`` exists, or its directory cannot be read.
-        StoreFailed: it could not be written; nothing is left at ``destination``.
+        StoreUnavailable: it could not be written; nothing is left at ``destination``.
     """
     if path_exists(destination):
         raise StoreError(f"{destination} exists already; name a directory that does not")
@@ -83,7 +83,7 @@ def back_up(database: Database, destination: Path) -> Manifest:
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         why = with_remedy(error, destination.parent)
-        raise StoreFailed(f"the backup in {destination} failed: {why}") from error
+        raise StoreUnavailable(f"the backup in {destination} failed: {why}") from error
     except StoreError:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -95,9 +95,9 @@ def back_up_offline(data_dir: Path, destination: Path) -> Manifest:
 
     Raises:
         StoreLocked: a broker has the store open, and does not answer on its control socket.
-        StoreDamaged: the store holds less than was acknowledged.
+        HistoryMismatch: the store holds less than was acknowledged.
         StoreError: there is no store, or ``destination`` exists.
-        StoreFailed: the backup could not be written.
+        StoreUnavailable: the backup could not be written.
     """
     with open_offline(data_dir) as database:
         return back_up(database, destination)
@@ -108,8 +108,8 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
 
     Raises:
         StoreError: ``backup`` is no backup, or there is a store in ``data_dir``.
-        StoreDamaged: the backup is damaged.
-        StoreFailed: the store could not be written.
+        StoreCorrupt: the backup is damaged.
+        StoreUnavailable: the store could not be written.
     """
     manifest = read_manifest(backup)
     if manifest is None:
@@ -121,7 +121,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
         )
     problems = examine(backup).problems
     if problems:
-        raise StoreDamaged(
+        raise StoreCorrupt(
             f"the backup in {backup} is damaged, use another one: {'; '.join(problems)}"
         )
     unfinished = data_dir / f"restore{_UNFINISHED}"
@@ -139,7 +139,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
         sync_directory(data_dir.absolute().parent)
     except OSError as error:
         why = with_remedy(error, data_dir)
-        raise StoreFailed(f"the restore to {data_dir} failed: {why}") from error
+        raise StoreUnavailable(f"the restore to {data_dir} failed: {why}") from error
     return manifest, epoch
 
 
@@ -165,7 +165,7 @@ def _checkpoint(database: Database, path: Path) -> None:
                 family.flush()
             Checkpoint(database.rocks).create_checkpoint(str(path))
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        raise StoreFailed(f"the backup failed: {with_remedy(error, path.parent)}") from error
+        raise StoreUnavailable(f"the backup failed: {with_remedy(error, path.parent)}") from error
 
 
 def _describe(backup: Path) -> Manifest:

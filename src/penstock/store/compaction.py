@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.faults import with_remedy
 from penstock.store.offline import open_offline
@@ -19,7 +19,7 @@ def compact(data_dir: Path) -> tuple[int, int]:
 
     Raises:
         StoreLocked: a broker has the store open.
-        StoreDamaged: the store holds less than was acknowledged.
+        HistoryMismatch: the store holds less than was acknowledged.
         StoreError: there is no store, or it could not be written.
     """
     with open_offline(data_dir) as database:
@@ -30,7 +30,9 @@ def compact(data_dir: Path) -> tuple[int, int]:
                 family.compact_range(None, None)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             why = with_remedy(error, data_dir)
-            raise StoreFailed(f"the store in {data_dir} could not be compacted: {why}") from error
+            raise StoreUnavailable(
+                f"the store in {data_dir} could not be compacted: {why}"
+            ) from error
     return before, _size_bytes(data_dir)
 
 

@@ -9,7 +9,7 @@ from typing import Final, final
 import msgspec
 from rocksdict import WriteBatch, WriteOptions
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store import identity
 from penstock.store.archive import LAST_ARCHIVE_NUMBER, SPAN_LENGTH_BYTES
 from penstock.store.chunk import chunk_note, encode_key, summarize_chunk
@@ -56,7 +56,7 @@ class Copy:
             value: the whole value.
 
         Raises:
-            StoreFailed: the value could not be written.
+            StoreUnavailable: the value could not be written.
         """
         self._database.put(self._batch, family, key, [value], _note(family, value))
         self._batch_bytes += len(key) + len(value)
@@ -76,7 +76,7 @@ class Copy:
             findings: the findings of the examination that filled this copy.
 
         Raises:
-            StoreFailed: the copy could not be written.
+            StoreUnavailable: the copy could not be written.
         """
         epoch = findings.epoch
         lineage = findings.lineage
@@ -127,8 +127,8 @@ class Copy:
         self._batch = WriteBatch(raw_mode=True)
         self._batch_bytes = 0
 
-    def _failed(self, error: Exception) -> StoreFailed:
-        return StoreFailed(
+    def _failed(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(
             f"the repair could not be written: {with_remedy(error, self._data_dir.parent)}"
         )
 

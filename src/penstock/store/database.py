@@ -60,9 +60,9 @@ from rocksdict import (
     WriteOptions,
 )
 
-from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
+from penstock.errors import CommitUnknown, StoreError, StoreLocked, StoreUnavailable
 from penstock.store.batch import Batch
-from penstock.store.diagnosis import broken_store, damaged_part
+from penstock.store.diagnosis import corrupt_store, damaged_part
 from penstock.store.faults import ReadWriteLock, is_machine_failure, with_remedy
 from penstock.store.parts import (
     FAMILIES,
@@ -350,7 +350,7 @@ class Database:
             end: the end of the range, excluded.
 
         Raises:
-            StoreFailed: the parts cannot be read.
+            StoreUnavailable: the parts cannot be read.
             CommitUnknown: the parts could not be removed.
         """
         if not self.has_parts:
@@ -375,7 +375,7 @@ class Database:
 
         Raises:
             StoreFormatError: parts of the value are missing.
-            StoreFailed: parts cannot be read.
+            StoreUnavailable: parts cannot be read.
         """
         return full_value(family, key, value, self.families.get(PARTS_FAMILY))
 
@@ -390,7 +390,7 @@ class Database:
             prefix: a prefix of keys; empty for all keys.
 
         Raises:
-            StoreFailed: not all of the values can be read.
+            StoreUnavailable: not all of the values can be read.
         """
         if family not in self.families:
             return
@@ -457,8 +457,8 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
 
     Raises:
         StoreLocked: another process has the database open.
-        StoreFailed: the database cannot be opened now: the disk is full, or fails.
-        StoreBroken: a file of the database is damaged or missing.
+        StoreUnavailable: the database cannot be opened now: the disk is full, or fails.
+        StoreCorrupt: a file of the database is damaged or missing.
         StoreError: the database cannot be opened, for example for lack of permission.
     """
     path = data_dir / STORE_DIRECTORY
@@ -543,12 +543,12 @@ def raise_if_unreadable(entries: RdictIter) -> None:
     """Raise if an iterator stopped at a read error, and not at the end of its keys.
 
     Raises:
-        StoreFailed: the iterator could not read a block.
+        StoreUnavailable: the iterator could not read a block.
     """
     try:
         entries.status()
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        raise StoreFailed(f"the store could not be read: {error}") from error
+        raise StoreUnavailable(f"the store could not be read: {error}") from error
 
 
 def _mend(data_dir: Path) -> None:
@@ -559,7 +559,7 @@ def _mend(data_dir: Path) -> None:
 
     Raises:
         StoreLocked: another process has the database open.
-        StoreFailed: the records cannot be overwritten.
+        StoreUnavailable: the records cannot be overwritten.
     """
     store = data_dir / STORE_DIRECTORY
     if not find_recyclable_records(store):
@@ -569,7 +569,7 @@ def _mend(data_dir: Path) -> None:
         try:
             mend(found)
         except OSError as error:
-            raise StoreFailed(
+            raise StoreUnavailable(
                 f"the store in {data_dir} cannot be mended: {with_remedy(error, data_dir)}"
             ) from error
     for each in found:
@@ -623,8 +623,8 @@ def _not_opened(path: Path, error: Exception) -> StoreError:
         return _in_use(path.parent)
     part = damaged_part(error)
     if part is not None:
-        return broken_store(path.parent, part)
-    failed = StoreFailed if is_machine_failure(error) else StoreError
+        return corrupt_store(path.parent, part)
+    failed = StoreUnavailable if is_machine_failure(error) else StoreError
     return failed(f"the store in {path.parent} cannot be opened: {with_remedy(error, path.parent)}")
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import StoreBroken
+from penstock.errors import StoreCorrupt
 from penstock.store.paths import path_exists
 
 REPAIR_FINISHED: Final = "repair.finished-"
@@ -69,10 +69,10 @@ def unfinished_repair(data_dir: Path) -> Path | None:
     return max(data_dir.glob(f"{REPAIR_FINISHED}*"), default=None)
 
 
-def broken_store(data_dir: Path, part: str) -> StoreBroken:
+def corrupt_store(data_dir: Path, part: str) -> StoreCorrupt:
     """Return the error for damage of the database below ``data_dir``; ``part`` is a clause about
     the damaged part, for instance "its file CURRENT is missing"."""
-    return StoreBroken(
+    return StoreCorrupt(
         f"the store in {data_dir} is damaged: {part}; see with 'penstock store check --data-dir"
         f" {data_dir}' what is lost, then run 'penstock store repair --data-dir {data_dir}' to go"
         " on with the rest, or restore a backup",
@@ -80,10 +80,10 @@ def broken_store(data_dir: Path, part: str) -> StoreBroken:
     )
 
 
-def broken_view(data_dir: Path, error: StoreBroken) -> StoreBroken:
+def corrupt_view(data_dir: Path, error: StoreCorrupt) -> StoreCorrupt:
     """Return the error for the same damage in the view of a member of a cluster: another member has
     all of it."""
-    return StoreBroken(
+    return StoreCorrupt(
         f"the view in {data_dir} is damaged: {error.part}; run 'penstock cluster reseed' with the"
         " settings of this member: a copy of another member's view takes its place, and the damaged"
         " one is kept beside it",
@@ -92,16 +92,16 @@ def broken_view(data_dir: Path, error: StoreBroken) -> StoreBroken:
 
 
 @contextmanager
-def damage_as_broken(data_dir: Path) -> Iterator[None]:
-    """Convert RocksDB's errors about damage, and errors of decoding a value, to StoreBroken."""
+def damage_as_corruption(data_dir: Path) -> Iterator[None]:
+    """Convert RocksDB's errors about damage, and errors of decoding a value, to StoreCorrupt."""
     try:
         yield
-    except StoreBroken:
+    except StoreCorrupt:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise broken_store(data_dir, f"a value in it cannot be understood ({error})") from error
+        raise corrupt_store(data_dir, f"a value in it cannot be understood ({error})") from error
     except Exception as error:  # rocksdict raises bare Exception for every error
         part = damaged_part(error)
         if part is None:
             raise
-        raise broken_store(data_dir, part) from error
+        raise corrupt_store(data_dir, part) from error

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 
 PROBE_FILE: Final = "probe"
 SPARE_BYTES: Final = 1_048_576
@@ -86,7 +86,7 @@ def probe(data_dir: Path, database: Path) -> None:
         database: the directory of the database in it.
 
     Raises:
-        StoreFailed: a write would fail now; the message says why, and what to do.
+        StoreUnavailable: a write would fail now; the message says why, and what to do.
     """
     path = data_dir / PROBE_FILE
     needed_bytes = SPARE_BYTES
@@ -101,7 +101,7 @@ def probe(data_dir: Path, database: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise StoreFailed(
+        raise StoreUnavailable(
             f"the store cannot write: {with_remedy(error.strerror, data_dir)}; it goes on by itself"
             f" when it can write {-(-needed_bytes // 1_048_576)} MiB"
         ) from None

@@ -44,7 +44,7 @@ def fork_offline(data_dir: Path, at: int | None, is_dry_run: bool) -> Fork:
 
     Raises:
         StoreLocked: a broker has the store open.
-        StoreDamaged: the store holds less than was acknowledged.
+        HistoryMismatch: the store holds less than was acknowledged.
         OffsetOutOfRange: the log does not reach ``at``.
         StoreError: there is no store, or it could not be written.
     """

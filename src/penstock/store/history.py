@@ -200,7 +200,7 @@ def find_digest(
         offset: an offset, at most the end of the log.
 
     Raises:
-        StoreFailed: the chunk cannot be read.
+        StoreUnavailable: the chunk cannot be read.
         StoreFormatError: it cannot be understood.
     """
     if offset == 0:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
+from penstock.errors import HistoryMismatch, StoreCorrupt, StoreError, StoreFormatError
 from penstock.store.chunk import decode_key, summarize_chunk
 from penstock.store.database import (
     CLUSTER_POSITION_KEY,
@@ -31,8 +31,8 @@ from penstock.store.database import (
     raise_if_unreadable,
 )
 from penstock.store.diagnosis import (
-    broken_store,
-    damage_as_broken,
+    corrupt_store,
+    damage_as_corruption,
     lacks_current,
     unfinished_repair,
 )
@@ -213,7 +213,7 @@ def find_end(database: Database) -> int:
     try:
         return decode_key(chunks.key()) + summarize_chunk(chunks.value()).rows
     except StoreFormatError as error:
-        raise broken_store(database.data_dir, f"the end of the log: {error}") from error
+        raise corrupt_store(database.data_dir, f"the end of the log: {error}") from error
 
 
 def is_same_log(watermark: Watermark, epoch: str) -> bool:
@@ -248,37 +248,37 @@ def refuse_losses(data_dir: Path) -> None:
     save. Only records that RocksDB would read endlessly are overwritten (``open_for_reading``).
 
     Raises:
-        StoreDamaged: messages or commits are missing.
-        StoreBroken: files of the database are damaged.
+        HistoryMismatch: messages or commits are missing.
+        StoreCorrupt: files of the database are damaged.
         StoreError: a repair was interrupted while it put its files in place.
     """
-    refuse_broken_files(data_dir)
+    refuse_corrupt_files(data_dir)
     watermark = read_watermark(data_dir)  # first: a running broker moves both on meanwhile
     if not has_database(data_dir):
         if watermark is not None and (watermark.end or watermark.commits):
-            raise damage_error(data_dir, Loss(0, watermark.end, watermark.commits))
+            raise loss_error(data_dir, Loss(0, watermark.end, watermark.commits))
         return
     try:
         database = open_for_reading(data_dir)
-    except StoreBroken:
+    except StoreCorrupt:
         raise
     except StoreError:
         return  # opening it for writing raises the same error
     try:
-        with damage_as_broken(data_dir):
+        with damage_as_corruption(data_dir):
             loss = find_loss(database, watermark)
             find_begin(database)
     finally:
         database.close()
     if loss is not None:
-        raise damage_error(data_dir, loss)
+        raise loss_error(data_dir, loss)
 
 
-def refuse_broken_files(data_dir: Path) -> None:
+def refuse_corrupt_files(data_dir: Path) -> None:
     """Raise if opening the database for writing would destroy files.
 
     Raises:
-        StoreBroken: the file CURRENT is missing.
+        StoreCorrupt: the file CURRENT is missing.
         StoreError: a repair was interrupted while it put its files in place.
     """
     if unfinished_repair(data_dir) is not None:
@@ -287,7 +287,7 @@ def refuse_broken_files(data_dir: Path) -> None:
             f" --data-dir {data_dir}' again"
         )
     if lacks_current(data_dir / STORE_DIRECTORY):
-        raise broken_store(data_dir, "its file CURRENT is missing")
+        raise corrupt_store(data_dir, "its file CURRENT is missing")
 
 
 def is_unverified(database: Database, watermark: Watermark | None) -> bool:
@@ -299,9 +299,9 @@ def is_unverified(database: Database, watermark: Watermark | None) -> bool:
     return read_counter(database, COMMITS) > 0
 
 
-def damage_error(data_dir: Path, loss: Loss) -> StoreDamaged:
+def loss_error(data_dir: Path, loss: Loss) -> HistoryMismatch:
     """Return the error for a ``loss`` of the store in ``data_dir``."""
-    return StoreDamaged(
+    return HistoryMismatch(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"
         " were put in their place: move it away and restore a backup, or run"
         f" 'penstock store repair --data-dir {data_dir}' to go on without them in a new epoch"

@@ -41,7 +41,7 @@ class LargeRetained:
 
         Raises:
             StoreFormatError: parts of a message are missing.
-            StoreFailed: messages cannot be read, or unused parts not be removed.
+            StoreUnavailable: messages cannot be read, or unused parts not be removed.
         """
         self._write_ids.clear()
         self._replaced.clear()

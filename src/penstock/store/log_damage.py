@@ -15,7 +15,7 @@ from typing import Final
 
 from rocksdict import Rdict, RdictIter
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.chunk import decode_key, encode_key, summarize_chunk
 from penstock.store.database import raise_if_unreadable
 from penstock.store.faults import DISK_FIRST, is_disk_failure
@@ -28,7 +28,7 @@ first offset, the offset after the last, and the sentence of `LogDamaged` follow
 _GROWTH: Final = 4  # each search begins so many times as far below the offset as the one before
 
 
-class LogDamaged(StoreFailed):
+class LogDamaged(StoreUnavailable):
     """Some offsets of the log cannot be read: a block of the store is damaged, or the disk does not
     return it.
 
@@ -66,7 +66,7 @@ def seek_chunk(log: Rdict, offset: int) -> RdictIter:
     """Return an iterator at the chunk with an offset; at the next chunk if there is none with it.
 
     Raises:
-        StoreFailed: a block with that chunk, or beside it, cannot be read.
+        StoreUnavailable: a block with that chunk, or beside it, cannot be read.
     """
     chunks = log.iter()
     chunks.seek_for_prev(encode_key(offset))
@@ -74,7 +74,7 @@ def seek_chunk(log: Rdict, offset: int) -> RdictIter:
         return chunks
     try:
         raise_if_unreadable(chunks)
-    except StoreFailed:
+    except StoreUnavailable:
         found = _seek_from_below(log, offset)
         if found is None:
             raise

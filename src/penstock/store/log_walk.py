@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.errors import StoreFailed, StoreFormatError
+from penstock.errors import StoreFormatError, StoreUnavailable
 from penstock.store.chunk import decode_chunk, decode_key
 from penstock.store.salvage_reader import SalvageReader
 from penstock.store.walk import Gap
@@ -53,7 +53,7 @@ def walk_log(reader: SalvageReader, begin: int) -> Iterator[LogPiece]:
         try:
             chunk = reader.full_value("log", *found)
             rows = int(decode_chunk(chunk).num_rows)
-        except (StoreFormatError, StoreFailed) as error:
+        except (StoreFormatError, StoreUnavailable) as error:
             expected, reason = (base if expected is None else expected), str(error)
             continue
         if expected is not None and base > expected:

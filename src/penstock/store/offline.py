@@ -18,7 +18,7 @@ def open_offline(data_dir: Path) -> Iterator[Database]:
 
     Raises:
         StoreLocked: a broker has the store open.
-        StoreDamaged: the store holds less than was acknowledged.
+        HistoryMismatch: the store holds less than was acknowledged.
         StoreError: there is no store, ``data_dir`` is a backup, or the store cannot be opened.
     """
     if not has_database(data_dir):

@@ -36,7 +36,7 @@ class DatabaseOpener(Protocol):
         """Raise if the database holds less than was acknowledged; call this before opening it.
 
         Raises:
-            StoreDamaged: messages or commits are missing.
+            HistoryMismatch: messages or commits are missing.
             StoreError: the database must not be opened for writing.
         """
 
@@ -44,7 +44,7 @@ class DatabaseOpener(Protocol):
         """Raise if writes would still fail after the database is opened again.
 
         Raises:
-            StoreFailed: the cause of the failed write persists.
+            StoreUnavailable: the cause of the failed write persists.
         """
 
     def open(self, data_dir: Path) -> Database:

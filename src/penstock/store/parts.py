@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 from rocksdict import Rdict
 
-from penstock.errors import StoreFailed, StoreFormatError
+from penstock.errors import StoreFormatError, StoreUnavailable
 
 PARTS_FAMILY: Final = "parts"
 """The column family of parts; a store has it from its first large value on."""
@@ -161,7 +161,7 @@ def full_value(family: str, key: bytes, value: bytes, parts: Rdict | None) -> by
 
     Raises:
         StoreFormatError: parts of the value are missing.
-        StoreFailed: parts cannot be read.
+        StoreUnavailable: parts cannot be read.
     """
     head = read_head(value)
     if head is None:
@@ -174,7 +174,7 @@ def full_value(family: str, key: bytes, value: bytes, parts: Rdict | None) -> by
             keys: list[Any] = [prefix + number.to_bytes(_NUMBER_BYTES, "big")]
             part: bytes | None = cast("list[bytes | None]", parts.get(keys))[0]
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
-            raise StoreFailed(f"a part of a large value could not be read: {error}") from error
+            raise StoreUnavailable(f"a part of a large value could not be read: {error}") from error
         if part is None:
             break
         found.append(part)

@@ -44,7 +44,7 @@ def read_sessions(database: Database) -> Iterator[SessionRecord]:
     """Yield all sessions of a store, ordered by client identifier.
 
     Raises:
-        StoreFailed: not all sessions can be read.
+        StoreUnavailable: not all sessions can be read.
     """
     for key, value in database.items(_SESSIONS):
         yield records.decode_session(key.decode(), value)
@@ -54,7 +54,7 @@ def read_subscriptions(database: Database) -> Iterator[SubscriptionRecord]:
     """Yield all subscriptions of a store, ordered by session number and topic filter.
 
     Raises:
-        StoreFailed: not all subscriptions can be read.
+        StoreUnavailable: not all subscriptions can be read.
     """
     options_by_value: dict[bytes, tuple[int, bool, bool, int, int]] = {}
     filters: dict[bytes, str] = {}
@@ -96,7 +96,7 @@ class StoredSessionsMirror:
         """Prepare all sessions and subscriptions in ``database``.
 
         Raises:
-            StoreFailed: not all of them can be read.
+            StoreUnavailable: not all of them can be read.
         """
         prepared = self.prepared
         for session in read_sessions(database):

@@ -15,7 +15,7 @@ from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
 from penstock.errors import StoreError
 from penstock.store.database import COLUMN_FAMILIES
-from penstock.store.diagnosis import broken_store, damaged_part
+from penstock.store.diagnosis import corrupt_store, damaged_part
 from penstock.store.parts import PARTS_FAMILY
 
 _FAMILY: Final = re.compile(r'^\[CFOptions "(.*)"\]$', re.MULTILINE)
@@ -105,11 +105,11 @@ def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> RebuiltDatab
         Rdict.repair(str(rebuilt), Options(raw_mode=True))
         database = open_undamaged(rebuilt)
     except DatabaseUnreadable as error:
-        raise broken_store(data_dir, error.part) from error
+        raise corrupt_store(data_dir, error.part) from error
     except StoreError:
         raise
     except Exception as error:  # rocksdict raises bare Exception for every error
-        raise broken_store(data_dir, f"nothing of it can be read ({error})") from error
+        raise corrupt_store(data_dir, f"nothing of it can be read ({error})") from error
     left_out = {path.name for path in (rebuilt / "lost").glob("*.sst")} & given
     return RebuiltDatabase(database, sorted(left_out))
 

@@ -17,7 +17,7 @@ A repair may be interrupted at any moment, and be run again::
       │  remove repair.finished-TIME/
 
 Each step is skipped if it was done before the interruption. A broker does not start while there is
-a repair.finished-TIME (``store.identity.refuse_broken_files``).
+a repair.finished-TIME (``store.identity.refuse_corrupt_files``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.copying import Copy
 from penstock.store.database import STORE_DIRECTORY, lock_out_brokers
 from penstock.store.diagnosis import REPAIR_FINISHED, unfinished_repair
@@ -101,7 +101,7 @@ def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = Non
         StoreLocked: a broker has the store open.
         StoreFormatError: the store is of another format.
         StoreError: there is no store, or nothing of it can be read.
-        StoreFailed: there is no room for the copy, or it could not be written.
+        StoreUnavailable: there is no room for the copy, or it could not be written.
     """
     has_database = has_files(data_dir)
     interrupted = unfinished_repair(data_dir)
@@ -139,7 +139,7 @@ def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report
         sync_directory(data_dir)
         moved_paths = _put_in_place(data_dir, finished)
     except OSError as error:
-        raise StoreFailed(
+        raise StoreUnavailable(
             f"the repair of the store in {data_dir} failed: {error}; run it again, the damaged"
             " store is still there"
         ) from error
@@ -191,7 +191,7 @@ def _copy(
             free_bytes = shutil.disk_usage(data_dir).free
             if free_bytes < total_bytes + _SPARE_BYTES:
                 needed = -(-(total_bytes + _SPARE_BYTES) // 1_048_576)
-                raise StoreFailed(
+                raise StoreUnavailable(
                     f"the repair needs {needed:,} MiB on the file system of {data_dir}, which has"
                     f" {free_bytes // 1_048_576:,} free: make room and run it again"
                 )
@@ -230,7 +230,7 @@ def _finish_interrupted(data_dir: Path, finished: Path) -> RepairResult:
     try:
         moved_paths = _put_in_place(data_dir, finished)
     except OSError as error:
-        raise StoreFailed(f"the repair of the store in {data_dir} failed: {error}") from error
+        raise StoreUnavailable(f"the repair of the store in {data_dir} failed: {error}") from error
     watermark = read_watermark(data_dir)
     assert watermark is not None
     return RepairResult(watermark.epoch, watermark.end, None, None, moved_paths, True)

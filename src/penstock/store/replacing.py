@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.store.database import STORE_DIRECTORY, lock_out_brokers
 from penstock.store.faults import with_remedy
 from penstock.store.manifest import MANIFEST_FILE, read_manifest
@@ -46,7 +46,7 @@ def new_unfinished_copy(data_dir: Path) -> Path:
     It contains an empty directory ``store``.
 
     Raises:
-        StoreFailed: the directory cannot be created.
+        StoreUnavailable: the directory cannot be created.
     """
     unfinished = data_dir / UNFINISHED_COPY
     try:
@@ -69,7 +69,7 @@ def mark_copy_ready(data_dir: Path, keep_old_store: bool) -> None:
 
     Raises:
         StoreError: the copy has no manifest.
-        StoreFailed: the copy cannot be synced or renamed.
+        StoreUnavailable: the copy cannot be synced or renamed.
     """
     unfinished = data_dir / UNFINISHED_COPY
     manifest = read_manifest(unfinished)
@@ -97,7 +97,7 @@ def finish_replacement(data_dir: Path) -> Path | None:
 
     Raises:
         StoreLocked: a broker has the old store open.
-        StoreFailed: a file cannot be renamed or removed.
+        StoreUnavailable: a file cannot be renamed or removed.
     """
     ready, store = data_dir / READY_COPY, data_dir / STORE_DIRECTORY
     try:
@@ -143,7 +143,7 @@ def _sync_all(directory: Path) -> None:
     sync_directory(directory)
 
 
-def _failed(data_dir: Path, error: OSError) -> StoreFailed:
-    return StoreFailed(
+def _failed(data_dir: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(
         f"the store in {data_dir} cannot be replaced: {with_remedy(error, data_dir)}"
     )

@@ -9,7 +9,7 @@ reopens it while the broker serves on; reads run beside that, and wait only for 
       writing ── a write fails ─▶ failing, still readable ── probe succeeds ─▶ reopened ─▶ writing
                                     ▲                                            │ data missing
                                     ╰── opened read-only ◀── cannot be opened    ▼
-                                                                        StoreDamaged: the end
+                                                                     HistoryMismatch: the end
 
 After reopening, the failed batch is in the store completely or not at all, because RocksDB's log
 ends with a complete record. Writing the same batch again is correct in both cases: it has the same
@@ -35,7 +35,7 @@ from penstock.engine.values.message import Message
 from penstock.engine.values.packed_run import append_run
 from penstock.engine.values.records import RecoveredState, SessionState
 from penstock.engine.values.steady_clock import Leads
-from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
+from penstock.errors import HistoryMismatch, StoreError, StoreFormatError, StoreUnavailable
 from penstock.store import records
 from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
@@ -56,7 +56,7 @@ from penstock.store.database import (
     open_for_reading,
     raise_if_unreadable,
 )
-from penstock.store.diagnosis import broken_store, damage_as_broken
+from penstock.store.diagnosis import corrupt_store, damage_as_corruption
 from penstock.store.faults import ReadWriteLock, with_remedy
 from penstock.store.history import (
     NO_CHUNK,
@@ -74,12 +74,12 @@ from penstock.store.identity import (
     LOG_BYTES_APPENDED,
     LOG_BYTES_REMOVED,
     begin_epoch,
-    damage_error,
     decode_given_up,
     find_begin,
     find_end,
     find_loss,
     is_unverified,
+    loss_error,
     new_epoch,
     read_counter,
     read_epoch,
@@ -134,8 +134,8 @@ class RocksStore:
     Raises:
         StoreLocked: another process has the store open.
         StoreFormatError: the store is of another format.
-        StoreDamaged: the store holds less than was acknowledged.
-        StoreBroken: files of the store are damaged.
+        HistoryMismatch: the store holds less than was acknowledged.
+        StoreCorrupt: files of the store are damaged.
         StoreError: the store cannot be opened, for example for lack of permission.
     """
 
@@ -165,7 +165,7 @@ class RocksStore:
         self._digester = Digester()  # of the thread that commits
         self._adopt(self._opener.open(data_dir))
         try:
-            with damage_as_broken(data_dir):
+            with damage_as_corruption(data_dir):
                 self._initialize()
         except BaseException:
             self._database.close()
@@ -178,7 +178,7 @@ class RocksStore:
             watermark = None
         loss = find_loss(self._database, watermark)
         if loss is not None:
-            raise damage_error(data_dir, loss)
+            raise loss_error(data_dir, loss)
         if self._opener.trusts_watermark and is_unverified(self._database, watermark):
             logger.warning(
                 "%s is missing or of another log: it is not known whether the newest messages of"
@@ -224,7 +224,7 @@ class RocksStore:
 
     def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed; see ``Store.recover``."""
-        with damage_as_broken(self._data_dir):
+        with damage_as_corruption(self._data_dir):
             return self._recover(subscriptions)
 
     def _recover(self, subscriptions: bool) -> RecoveredState:
@@ -238,7 +238,7 @@ class RocksStore:
                 recovered.progress[number] = records.decode_progress(number, value)
                 continue
             if number not in recovered.progress:
-                raise broken_store(self._data_dir, f"the progress of session {number} is missing")
+                raise corrupt_store(self._data_dir, f"the progress of session {number} is missing")
             add_page(recovered.progress[number], key, value)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
@@ -264,7 +264,7 @@ class RocksStore:
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         if not self._is_writable:
-            raise StoreFailed("the store is open for reading only")
+            raise StoreUnavailable("the store is open for reading only")
         if commit.appended_count:  # a commit whose write failed is written again
             assert self._end in (commit.base_offset, commit.next_offset), "the log has no holes"
         prepared = self._prepared
@@ -345,7 +345,7 @@ class RocksStore:
                 self._adopt(self._opener.open(self._data_dir))
                 self._refuse_foreign_writes()
                 self._refresh_after_reopening()
-            except (StoreDamaged, StoreFormatError):
+            except (HistoryMismatch, StoreFormatError):
                 self._database.close()
                 raise
             except (StoreError, OSError) as error:
@@ -354,7 +354,7 @@ class RocksStore:
                     StoreError, OSError
                 ):  # acknowledged messages stay readable
                     self._adopt(open_for_reading(self._data_dir))
-                raise StoreFailed(
+                raise StoreUnavailable(
                     f"the store cannot write: {with_remedy(error, self._data_dir)}"
                 ) from None
             self._is_writable = True
@@ -383,10 +383,10 @@ class RocksStore:
             self._database, Watermark(self._end, self._earliest, self._commits, self.epoch)
         )
         if loss is not None:
-            raise damage_error(self._data_dir, loss)
+            raise loss_error(self._data_dir, loss)
         is_ours = found == self.epoch
         if not is_ours or read_counter(self._database, COMMITS) > self._commits + 1:
-            raise StoreDamaged(
+            raise HistoryMismatch(
                 f"another process wrote to the store in {self._data_dir} while the broker could"
                 " not: let only one of them use it, and start the broker again"
             )
@@ -431,11 +431,11 @@ class RocksStore:
         thread.
 
         Raises:
-            StoreFailed: the state could not be written.
+            StoreUnavailable: the state could not be written.
         """
         with self._usage_lock.shared():
             if not self._is_writable:
-                raise StoreFailed("the store is open for reading only")
+                raise StoreUnavailable("the store is open for reading only")
             batch = self._database.new_batch()
             batch.put(_STATE + name.encode(), content, self._handles["meta"])
             self._database.write(batch)
@@ -445,11 +445,11 @@ class RocksStore:
         from any thread.
 
         Raises:
-            StoreFailed: the removal could not be written.
+            StoreUnavailable: the removal could not be written.
         """
         with self._usage_lock.shared():
             if not self._is_writable:
-                raise StoreFailed("the store is open for reading only")
+                raise StoreUnavailable("the store is open for reading only")
             batch = self._database.new_batch()
             begin = _STATE + prefix.encode()
             batch.delete_range(begin, begin + b"\xff", self._handles["meta"])
@@ -461,7 +461,7 @@ class RocksStore:
         """Yield the states whose names begin with ``prefix``, ordered by name, as (name, content).
 
         Raises:
-            StoreFailed: not all states can be read.
+            StoreUnavailable: not all states can be read.
         """
         begin = seek = _STATE + prefix.encode()
         while True:
@@ -686,7 +686,7 @@ class RocksStore:
         """Go on under a new epoch from an offset on; see ``Store.fork``."""
         with self._usage_lock.shared():
             if not self._is_writable:
-                raise StoreFailed("the store is open for reading only")
+                raise StoreUnavailable("the store is open for reading only")
             # It is in the store if the write's outcome is unknown.
             self._next_epoch = new_epoch([self.epoch, *(one for one, _ in self._lineage)])
             self.epoch = begin_epoch(self._database, at, self._next_epoch)

@@ -132,7 +132,7 @@ class SalvageReader:
 
         Raises:
             StoreFormatError: parts of the value are missing.
-            StoreFailed: parts cannot be read.
+            StoreUnavailable: parts cannot be read.
         """
         if read_head(value) is None:
             return value

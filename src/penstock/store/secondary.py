@@ -52,7 +52,7 @@ import pyarrow.compute as pc
 from rocksdict import AccessType, Options, Rdict, RdictIter
 
 from penstock.config.stream import StreamDefinition
-from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
+from penstock.errors import OffsetOutOfRange, StoreError, StoreFormatError, StoreUnavailable
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, summarize_chunk
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, raise_if_unreadable
@@ -166,7 +166,7 @@ class LogFollower:
 
         Raises:
             StoreNotReady: there is no log to read yet.
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
         watermark = self._read_watermark()
         committed_end = watermark.end
@@ -201,7 +201,7 @@ class LogFollower:
 
         Raises:
             StoreNotReady: there is no log to read yet.
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
         end = self.extent().end
         with self._lock:
@@ -213,7 +213,7 @@ class LogFollower:
 
         Raises:
             StoreNotReady: there is no log to read yet.
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
         return mark_of(self.history(), self._find_digest, offset)
 
@@ -222,7 +222,7 @@ class LogFollower:
 
         Raises:
             StoreNotReady: there is no log to read yet.
-            StoreFailed: the log cannot be read.
+            StoreUnavailable: the log cannot be read.
         """
         return judge_position(self.history(), self._find_digest, epoch, offset, mark)
 
@@ -238,12 +238,12 @@ class LogFollower:
 
         try:
             found = find_digest(handles.log, whole, offset)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             if is_damage(error):
                 return None  # of a damaged chunk nothing is known, as of one that was removed
             raise
         except StoreFormatError as error:
-            raise StoreFailed(f"the log cannot be read: {error}") from error
+            raise StoreUnavailable(f"the log cannot be read: {error}") from error
         if found is None:
             return None
         self._newest_digest = place, found.digest
@@ -265,7 +265,7 @@ class LogFollower:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
             LogDamaged: rows of the range cannot be read, because a block of the log is damaged; all
                 rows before it were yielded.
-            StoreFailed: rows of the range cannot be read, for another reason.
+            StoreUnavailable: rows of the range cannot be read, for another reason.
         """
         position, retried_at = start, -1
         while position < end:
@@ -316,7 +316,7 @@ class LogFollower:
         """
         try:
             chunks = seek_chunk(handles.log, start)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             raise self._unreadable(error, handles, start) from error
         begin = position = start
         gathered: list[pa.RecordBatch] = []
@@ -331,7 +331,7 @@ class LogFollower:
             if batch is None:
                 try:
                     chunk = self._full_value(handles, "log", key, value)
-                except StoreFailed as error:
+                except StoreUnavailable as error:
                     if not is_damage(error):
                         raise
                     if gathered:
@@ -360,7 +360,7 @@ class LogFollower:
         if position < end:
             try:
                 raise_if_unreadable(chunks)
-            except StoreFailed as error:
+            except StoreUnavailable as error:
                 raise self._unreadable(error, handles, position) from error
 
     def _full_value(
@@ -376,7 +376,7 @@ class LogFollower:
 
         Raises:
             StoreNotReady: the store got its first large value after the database was opened.
-            StoreFailed: the value cannot be read.
+            StoreUnavailable: the value cannot be read.
         """
         if _lacks_parts(handles) and read_head(value) is not None:
             with self._lock:
@@ -384,10 +384,10 @@ class LogFollower:
             raise StoreNotReady("the first large value was written after the log was opened")
         try:
             return full_value(family, key, value, handles.parts)
-        except (StoreFormatError, StoreFailed) as error:
+        except (StoreFormatError, StoreUnavailable) as error:
             if decode_key(key[-8:]) < self.extent().earliest:
                 return None
-            raise StoreFailed(f"the log cannot be read: {error}") from error
+            raise StoreUnavailable(f"the log cannot be read: {error}") from error
 
     def _archived(
         self, handles: _OpenDatabase, archive: Archive, start: int, end: int
@@ -431,15 +431,15 @@ class LogFollower:
         self._seen_end = 0
 
     def _refuse_unreadable(self, chunks: RdictIter) -> None:
-        """Raise StoreFailed if an iterator stopped at a read error, and not at the end."""
+        """Raise StoreUnavailable if an iterator stopped at a read error, and not at the end."""
         try:
             raise_if_unreadable(chunks)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             raise self._unreadable(error) from error
 
     def _unreadable(
-        self, error: StoreFailed, handles: _OpenDatabase | None = None, position: int = 0
-    ) -> StoreFailed:
+        self, error: StoreUnavailable, handles: _OpenDatabase | None = None, position: int = 0
+    ) -> StoreUnavailable:
         """Return the error for a failed read; LogDamaged where a block of the log is damaged.
 
         Args:
@@ -454,9 +454,9 @@ class LogFollower:
         with self._lock:
             self._close()
         why = with_remedy(error.__cause__ or error, self._store.parent)
-        return StoreFailed(f"the log cannot be read: {why}")
+        return StoreUnavailable(f"the log cannot be read: {why}")
 
-    def _damage(self, begin: int, end: int, cause: StoreFailed) -> LogDamaged:
+    def _damage(self, begin: int, end: int, cause: StoreUnavailable) -> LogDamaged:
         """Return the error for a damaged block, and report the block if it is new."""
         damage = LogDamaged(begin, end, self._store.parent, cause)
         with self._lock:
@@ -474,7 +474,7 @@ class LogFollower:
         with self._lock:
             self._close()
         if archive is not None and archive.begin <= position < archive.end:
-            return StoreFailed(
+            return StoreUnavailable(
                 f"what the stream {archive.stream} keeps from offset {position} on is missing: the"
                 f" store in {self._store.parent} is damaged; see with 'penstock store check"
                 f" --data-dir {self._store.parent}' what is lost"
@@ -503,14 +503,14 @@ class LogFollower:
 
         Raises:
             StoreNotReady: there is none yet, or it is being written.
-            StoreFailed: it cannot be read.
+            StoreUnavailable: it cannot be read.
         """
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:
             raise StoreNotReady(f"there is no log in {self._store.parent} yet") from error
         except OSError as error:
-            raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
+            raise StoreUnavailable(f"{self._watermark} cannot be read: {error.strerror}") from error
         if len(data) < NUMBER_LENGTH_BYTES:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
         return Watermark.decode(data)
@@ -653,11 +653,11 @@ def _is_hidden(chunks: RdictIter) -> bool:
     """Return whether an iterator is not valid because of a damaged block.
 
     Raises:
-        StoreFailed: the block cannot be read for another reason.
+        StoreUnavailable: the block cannot be read for another reason.
     """
     try:
         raise_if_unreadable(chunks)
-    except StoreFailed as error:
+    except StoreUnavailable as error:
         if is_damage(error):
             return True
         raise

@@ -35,7 +35,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.engine.values.sink_batches import BATCH_MAX, ROWS_MAX, Row
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.store.faults import with_remedy
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
@@ -116,7 +116,7 @@ class Staging:
 
         Raises:
             StoreError: a name or number is not allowed.
-            StoreFailed: the rows could not be written.
+            StoreUnavailable: the rows could not be written.
         """
         sink_of_file = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink_of_file, STAGED_SCHEMA) as writer:
@@ -131,7 +131,7 @@ class Staging:
 
         Raises:
             StoreError: a name or number in ``staged_batch`` is not allowed.
-            StoreFailed: the proposal could not be written.
+            StoreUnavailable: the proposal could not be written.
         """
         name = uuid.uuid4().hex + _PROPOSAL
         self._write(
@@ -160,7 +160,7 @@ class Staging:
         Raises:
             StoreError: the proposal does not exist, has too many rows, or names a file that does
                 not exist or has another size.
-            StoreFailed: the decision could not be written.
+            StoreUnavailable: the decision could not be written.
         """
         directory = self._batch_directory(sink, batch)
         decided = directory / DECIDED
@@ -226,17 +226,17 @@ class Staging:
                 wait, because converting a column to Python objects holds the interpreter's lock.
 
         Raises:
-            StoreFailed: the file cannot be read.
+            StoreUnavailable: the file cannot be read.
         """
         path = self._batch_directory(staged_batch.sink, staged_batch.batch) / file.name
         try:
             with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
                 table = reader.read_all()
                 if table.num_rows != file.rows:
-                    raise StoreFailed(f"{path} has {table.num_rows} rows, not {file.rows}")
+                    raise StoreUnavailable(f"{path} has {table.num_rows} rows, not {file.rows}")
                 columns = [column.to_pylist() for column in table.slice(first, count).columns]
         except (OSError, pa.ArrowException) as error:
-            raise StoreFailed(f"{path} cannot be read: {error}") from error
+            raise StoreUnavailable(f"{path} cannot be read: {error}") from error
         topics, payloads, qos, retain, properties = columns
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
@@ -246,7 +246,7 @@ class Staging:
         """Yield the bytes of a file of a batch, in pieces of ``size_bytes``.
 
         Raises:
-            StoreFailed: the file cannot be read.
+            StoreUnavailable: the file cannot be read.
         """
         path = self._batch_directory(staged_batch.sink, staged_batch.batch) / file.name
         try:
@@ -254,7 +254,7 @@ class Staging:
                 while piece := source.read(size_bytes):
                     yield piece
         except OSError as error:
-            raise StoreFailed(f"{path} cannot be read: {error}") from error
+            raise StoreUnavailable(f"{path} cannot be read: {error}") from error
 
     def restore(
         self, staged_batch: StagedBatch, files: Iterable[tuple[str, Iterable[bytes]]]
@@ -267,7 +267,7 @@ class Staging:
 
         Raises:
             StoreError: a name is not allowed.
-            StoreFailed: a file could not be written.
+            StoreUnavailable: a file could not be written.
         """
         place = self._batch_directory(staged_batch.sink, staged_batch.batch)
         for name, pieces in files:
@@ -362,9 +362,9 @@ class Staging:
             except OSError as error:
                 raise self._failed(error) from error
 
-    def _failed(self, error: Exception) -> StoreFailed:
+    def _failed(self, error: Exception) -> StoreUnavailable:
         why = with_remedy(error, self._data_dir)
-        return StoreFailed(f"the staging area {self._top} cannot be used: {why}")
+        return StoreUnavailable(f"the staging area {self._top} cannot be used: {why}")
 
 
 def is_sink_name(name: str) -> bool:

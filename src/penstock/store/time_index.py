@@ -83,7 +83,7 @@ class TimeIndex:
 
         Raises:
             OffsetOutOfRange: retention has removed rows meanwhile.
-            StoreFailed: rows cannot be read.
+            StoreUnavailable: rows cannot be read.
         """
         with self._lock:
             if not self._index_new_messages(extent, deadline_s):

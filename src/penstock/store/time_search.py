@@ -34,7 +34,7 @@ def first_received_at(
 
     Raises:
         OffsetOutOfRange: retention has removed rows of the extent meanwhile.
-        StoreFailed: rows cannot be read.
+        StoreUnavailable: rows cannot be read.
     """
     for begin, end in subtract_ranges(extent.earliest, extent.end, extent.given_up):
         found = _search(log, begin, end, received_at_us, stream)

@@ -16,7 +16,7 @@ from typing import Final
 
 from rocksdict import Rdict
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.database import raise_if_unreadable
 
 _FINER_BYTES: Final = 8  # the search distinguishes keys up to this much longer than the last key
@@ -52,7 +52,7 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
             continue
         try:
             raise_if_unreadable(entries)
-        except StoreFailed as error:
+        except StoreUnavailable as error:
             following = next_readable(family, last)
             yield Gap(last, following, str(error))
             if following is None:
@@ -94,6 +94,6 @@ def _is_readable(family: Rdict, position: int, width: int) -> bool:
         return True
     try:
         raise_if_unreadable(entries)
-    except StoreFailed:
+    except StoreUnavailable:
         return False
     return True

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.store.faults import is_machine_failure, with_remedy
 
 WATERMARK_FILE: Final = "committed"
@@ -146,12 +146,14 @@ class WatermarkFile:
         """Sync the file; another thread may call `record_commit` meanwhile.
 
         Raises:
-            StoreFailed: the file could not be synced.
+            StoreUnavailable: the file could not be synced.
         """
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise StoreFailed(f"the watermark could not be synced: {error.strerror}") from error
+            raise StoreUnavailable(
+                f"the watermark could not be synced: {error.strerror}"
+            ) from error
 
     def close(self) -> None:
         """Sync the file and unmap it."""
@@ -182,7 +184,9 @@ def sync_file(path: Path) -> None:
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
     path = data_dir / WATERMARK_FILE
     if is_machine_failure(error):
-        return StoreFailed(f"the watermark {path} cannot be used: {with_remedy(error, data_dir)}")
+        return StoreUnavailable(
+            f"the watermark {path} cannot be used: {with_remedy(error, data_dir)}"
+        )
     return StoreError(
         f"the watermark {path} cannot be used: {error.strerror}; it must be a file that the broker"
         " may read and write"

@@ -35,7 +35,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import EpochMismatch, OffsetOutOfRange, StoreError, StoreFailed
+from penstock.errors import EpochMismatch, OffsetOutOfRange, StoreError, StoreUnavailable
 from penstock.store.mark import parse_mark
 from penstock.store.ranges import Ranges, join_ranges, subtract_ranges
 from penstock.store.watermark import sync_directory
@@ -227,7 +227,7 @@ class BirthStore:
         """Yield the births in ranges of the log; add what a damaged block hides to ``hidden``."""
         names = _SCHEMA.names
 
-        def skip(begin: int, end: int, failure: StoreFailed) -> None:
+        def skip(begin: int, end: int, failure: StoreUnavailable) -> None:
             logger.warning("births of Sparkplug nodes may be missing: %s", Sentence(failure))
             hidden.append((begin, end))
 

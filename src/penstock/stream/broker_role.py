@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.control.client import BrokerUnreachable, RequestRefused, ask
 from penstock.control.role_requests import ReadRole, Role
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.stream.requests import Refusal, RequestError
 
 ROLE_S_MAX: Final = 5.0
@@ -27,7 +27,7 @@ def read_role(data_dir: Path) -> Role:
     """
     try:
         return ask(data_dir, ReadRole(), Role, ROLE_S_MAX)
-    except (RequestRefused, BrokerUnreachable, StoreFailed):
+    except (RequestRefused, BrokerUnreachable, StoreUnavailable):
         return Role(is_primary=True)
 
 

@@ -19,7 +19,7 @@ send, so it would wait for ever. Therefore the client tests the service after so
 (`stream.silence`).
 
 A request that the service refuses is not retried there: the refusal becomes EpochMismatch,
-OffsetOutOfRange, StoreFailed or ConfigError. A service whose certificate is not trusted is not
+OffsetOutOfRange, StoreUnavailable or ConfigError. A service whose certificate is not trusted is not
 retried either.
 """
 
@@ -45,7 +45,7 @@ from penstock.errors import (
     EpochMismatch,
     OffsetOutOfRange,
     PenstockError,
-    StoreFailed,
+    StoreUnavailable,
 )
 from penstock.store.mark import NO_MARK, Mark, parse_mark
 from penstock.store.ranges import subtract_ranges
@@ -137,7 +137,7 @@ class StreamOffsets:
     """Ranges of offsets in between that readers have found unreadable, end excluded, ascending."""
 
 
-OnDamage = Callable[[int, int, StoreFailed], None]
+OnDamage = Callable[[int, int, StoreUnavailable], None]
 """Called with a range of offsets, end excluded, that no service can read, and with the error. It
 raises an error to end the read, which else goes on behind the range."""
 
@@ -251,7 +251,7 @@ class StreamClient:
         Raises:
             StreamUnavailable: no service answered in time.
             ConfigError: there is no such stream, or the service refuses the caller.
-            StoreFailed: the service cannot read its log.
+            StoreUnavailable: the service cannot read its log.
         """
         if len(self._addresses) == 1:
             return self._retry(
@@ -452,7 +452,7 @@ class StreamClient:
             EpochMismatch: the log is of another epoch, or has another history there.
             OffsetOutOfRange: rows of the range were removed, lost, or are not there yet.
             ConfigError: the request is wrong, or the service refuses the caller.
-            StoreFailed: the service cannot read its log.
+            StoreUnavailable: the service cannot read its log.
         """
         requested = None if columns is None else tuple(columns)
         if requested is not None and "offset" not in requested:
@@ -476,7 +476,7 @@ class StreamClient:
                 for batch, reached in self._rows(replace(request, start=position, end=until)):
                     position = reached
                     yield batch if columns is None else batch.select(list(columns))
-            except StoreFailed as failure:
+            except StoreUnavailable as failure:
                 hidden = self._find_damage(stream, position, until)
                 decide = on_damage or self._on_damage
                 if hidden is None or decide is None:

@@ -19,7 +19,7 @@ from penstock.errors import (
     EpochMismatch,
     OffsetOutOfRange,
     PenstockError,
-    StoreFailed,
+    StoreUnavailable,
 )
 from penstock.stream.credentials import Credentials
 from penstock.stream.replicas import FailureKind, ReplicaFailure
@@ -35,7 +35,7 @@ _REPLICA_REFUSALS: Final[dict[str, tuple[FailureKind, type[PenstockError]]]] = {
     Refusal.EPOCH_MISMATCH: (FailureKind.OTHER_EPOCH, EpochMismatch),
     Refusal.OFFSET_OUT_OF_RANGE: (FailureKind.TRIMMED, OffsetOutOfRange),
     Refusal.BEHIND: (FailureKind.BEHIND, OffsetOutOfRange),
-    Refusal.STORE_FAILED: (FailureKind.BROKEN, StoreFailed),
+    Refusal.STORE_FAILED: (FailureKind.BROKEN, StoreUnavailable),
 }
 _UNAVAILABLE_ERRORS: Final = (
     flight.FlightUnavailableError,

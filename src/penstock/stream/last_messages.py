@@ -51,7 +51,7 @@ def last_messages(client: StreamClient, topic: str, count: int, within_s: float)
         within_s: seconds after which no further portion of the log is searched.
 
     Raises:
-        StreamUnavailable, ConfigError, StoreFailed: a call of the client failed.
+        StreamUnavailable, ConfigError, StoreUnavailable: a call of the client failed.
     """
     stream = _stream_of(client.streams(), topic)
     if stream is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.pushed_filters import PushedFilters
@@ -38,7 +38,7 @@ def receipt_time_of(client: StreamClient, log: StreamOffsets, offset: int) -> in
     return None
 
 
-def _ignore(_begin: int, _end: int, _failure: StoreFailed) -> None:
+def _ignore(_begin: int, _end: int, _failure: StoreUnavailable) -> None:
     pass
 
 

@@ -26,7 +26,7 @@ from penstock.control import client as control
 from penstock.control.client import BrokerUnreachable, PublishProgress, RequestRefused
 from penstock.engine.values.message import is_utf8
 from penstock.engine.values.topics import is_system_topic, is_topic_name, topic_matches
-from penstock.errors import ProtocolError, StoreFailed
+from penstock.errors import ProtocolError, StoreUnavailable
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
 from penstock.store.secondary import StoreNotReady
@@ -107,7 +107,7 @@ class Publishing:
         refuse_standby(self._data_dir)  # the primary would not find the file
         staged = check_rows(rows, limits, request.first_row, grant.topic_filters)
         if self._staging.size_bytes() + staged.nbytes > limits.staged_bytes_max:
-            raise StoreFailed(
+            raise StoreUnavailable(
                 "the staging area has no room for these rows: stream.staged_bytes_max is"
                 f" {limits.staged_bytes_max}"
             )
@@ -154,7 +154,7 @@ class Publishing:
             return control.ask_patiently(self._data_dir, request, PublishProgress)
         except BrokerUnreachable as error:
             raise StoreNotReady(str(error)) from error
-        except StoreFailed as error:  # the broker ended; repeating the request does no harm
+        except StoreUnavailable as error:  # the broker ended; repeating the request does no harm
             raise StoreNotReady(str(error)) from error
         except RequestRefused:
             refuse_standby(self._data_dir)

@@ -16,7 +16,7 @@ import msgspec
 from penstock.auth.tokens import Grant
 from penstock.control.client import BrokerUnreachable, Request, ask_patiently
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
-from penstock.errors import PenstockError, StoreFailed
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store.history import History, parted_in_words
 from penstock.store.mark import parse_mark
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
@@ -159,7 +159,7 @@ def ask_broker(data_dir: Path, request: Request, answer_type: type[Answer]) -> A
     """
     try:
         return ask_patiently(data_dir, request, answer_type)
-    except (BrokerUnreachable, StoreFailed) as error:
+    except (BrokerUnreachable, StoreUnavailable) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:
         refuse_standby(data_dir)

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from penstock.cluster.view import read_position
-from penstock.errors import PenstockError, StoreDamaged, StoreFailed
+from penstock.errors import HistoryMismatch, PenstockError, StoreCorrupt, StoreUnavailable
 from penstock.store.database import open_for_reading
 from penstock.store.examination import examine
 from penstock.store.faults import with_remedy
@@ -82,8 +82,9 @@ def fetch_copy(
 
     Raises:
         ConfigError: a file of the credentials cannot be used.
-        StoreFailed: the other member refuses, the transfer fails, or the disk is full.
-        StoreDamaged: the copy is damaged, or is no store of a cluster's member.
+        StoreUnavailable: the other member refuses, the transfer fails, or the disk is full.
+        StoreCorrupt: the copy is damaged.
+        HistoryMismatch: the copy is no store of a cluster's member.
     """
     unfinished = new_unfinished_copy(data_dir)
     connections = Connections([address], credentials)
@@ -91,11 +92,13 @@ def fetch_copy(
         connection = connections.get(address)
         _fetch_files(connection, unfinished, node, progress)
     except (flight.FlightError, pa.ArrowException) as error:
-        raise StoreFailed(
+        raise StoreUnavailable(
             f"the member at {address} gives no copy of its store: {first_sentence(error)}"
         ) from error
     except OSError as error:
-        raise StoreFailed(f"the copy cannot be written: {with_remedy(error, data_dir)}") from error
+        raise StoreUnavailable(
+            f"the copy cannot be written: {with_remedy(error, data_dir)}"
+        ) from error
     finally:
         connections.close_all()
     return _examine_copy(unfinished)
@@ -112,14 +115,14 @@ def _fetch_files(
     try:
         free = shutil.disk_usage(unfinished).free
         if total + SPARE_BYTES > free:
-            raise StoreFailed(
+            raise StoreUnavailable(
                 f"the copy has {total:,} bytes, and {free:,} are free in {unfinished.parent}: make"
                 " room"
             )
         done = 0
         for name, size in made.files:
             if _NAME.fullmatch(name) is None:
-                raise StoreFailed(f"the copy has a file with the name {name!r}")
+                raise StoreUnavailable(f"the copy has a file with the name {name!r}")
             _fetch_file(connection, SeedTicket(made.seed, name), unfinished / name, size)
             done += size
             progress(done, total)
@@ -138,13 +141,13 @@ def _fetch_file(connection: Connection, ticket: SeedTicket, path: Path, size: in
             for piece in chunk.data.to_pylist():
                 data = piece["data"]
                 if piece["offset"] != position or zlib.crc32(data) != piece["crc32"]:
-                    raise StoreFailed(
+                    raise StoreUnavailable(
                         f"the file {ticket.file} of the copy arrived damaged at byte {position:,}"
                     )
                 file.write(data)
                 position += len(data)
     if position != size:
-        raise StoreFailed(
+        raise StoreUnavailable(
             f"the file {ticket.file} of the copy has {position:,} bytes, and should have {size:,}"
         )
 
@@ -153,11 +156,12 @@ def _examine_copy(unfinished: Path) -> FetchedCopy:
     """Examine the copy in ``unfinished``; return its position in the cluster's log and its epoch.
 
     Raises:
-        StoreDamaged: the copy is damaged, or has no position in a cluster's log.
+        StoreCorrupt: the copy is damaged.
+        HistoryMismatch: the copy has no position in a cluster's log.
     """
     problems = examine(unfinished).problems
     if problems:
-        raise StoreDamaged(f"the copy is damaged: {'; '.join(problems)}")
+        raise StoreCorrupt(f"the copy is damaged: {'; '.join(problems)}")
     database = open_for_reading(unfinished)
     try:
         position = read_position(database)
@@ -165,7 +169,7 @@ def _examine_copy(unfinished: Path) -> FetchedCopy:
     finally:
         database.close()
     if position.sequence == 0 or not epoch:
-        raise StoreDamaged("the copy is no view of a cluster's log: it has no position in it")
+        raise HistoryMismatch("the copy is no view of a cluster's log: it has no position in it")
     return FetchedCopy(position.sequence, epoch)
 
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from penstock.auth.tokens import Grant
 from penstock.control.client import BrokerUnreachable, RequestRefused, ask_for_backup
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.stream.requests import Refusal, RequestError
 
 SEEDS_DIRECTORY: Final = "seeds"
@@ -129,7 +129,7 @@ class Seeds:
 
         Raises:
             RequestError: there is no such copy or file.
-            StoreFailed: the file cannot be read.
+            StoreUnavailable: the file cannot be read.
         """
         path = self._path(ticket)
         position = ticket.offset
@@ -142,7 +142,7 @@ class Seeds:
                     yield pa.record_batch(values, schema=SCHEMA)
                     position += len(data)
         except OSError as error:
-            raise StoreFailed(f"the copy cannot be read: {error.strerror or error}") from error
+            raise StoreUnavailable(f"the copy cannot be read: {error.strerror or error}") from error
 
     def _path(self, ticket: SeedTicket) -> Path:
         directory = self._directory / ticket.seed

@@ -15,10 +15,10 @@ import pytest
 from penstock.app import waiting
 from penstock.app.waiting import STEADY_S, DiskWait, open_patiently
 from penstock.config.load import load_settings
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from tests.support.deadline import DEADLINE_S
 
-FULL = StoreFailed("no room")
+FULL = StoreUnavailable("no room")
 
 
 class Disk:
@@ -63,7 +63,7 @@ async def test_attempts_that_fail_again_and_again_are_one_outage(tmp_path: Path)
     """There is room, and the store cannot be opened all the same."""
     wait = DiskWait(tmp_path, 100.0)
     attempts = 0
-    with contextlib.suppress(StoreFailed):
+    with contextlib.suppress(StoreUnavailable):
         while await wait.wait(FULL):
             attempts += 1
             assert attempts < 1000

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli.cluster_reseed import TRY_S_MAX, copy_from_a_peer
 from penstock.cluster.beats import Beat
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.stream.seed_client import FetchedCopy
 
 COPY = FetchedCopy(7, "epoch")
@@ -41,7 +41,7 @@ class Peers:
         self.asked.append(node)
         if self.refusals.get(node, 0):
             self.refusals[node] -= 1
-            raise StoreFailed("connection refused")
+            raise StoreUnavailable("connection refused")
         return COPY
 
 
@@ -63,11 +63,11 @@ def test_all_are_asked_again_when_each_has_refused() -> None:
 def test_the_command_ends_when_no_member_gives_a_copy_in_time() -> None:
     peers = Peers(a=1000, b=1000)
     clock = count(0.0, TRY_S_MAX / 4)
-    with pytest.raises(StoreFailed, match="connection refused"):
+    with pytest.raises(StoreUnavailable, match="connection refused"):
         copy_from_a_peer(peers.heard, peers.fetch, lambda: next(clock))
     assert peers.asked == ["a", "b", "a", "b", "a"]
 
 
 def test_silence_of_all_members_ends_the_command_at_once() -> None:
-    with pytest.raises(StoreFailed, match="no other member of the cluster sends heartbeats"):
+    with pytest.raises(StoreUnavailable, match="no other member of the cluster sends heartbeats"):
         copy_from_a_peer(lambda: iter([{}]), Peers().fetch)

@@ -13,7 +13,7 @@ from penstock import __version__
 from penstock.cli.exit_codes import exit_code
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
-from penstock.errors import ConfigError, PenstockError, StoreFailed, StoreLocked
+from penstock.errors import ConfigError, PenstockError, StoreLocked, StoreUnavailable
 from penstock.version import build_kind
 
 
@@ -89,7 +89,7 @@ def test_the_output_may_be_cut_short() -> None:
     [
         (ConfigError("a setting is wrong"), 2),
         (StoreLocked("another process has it"), 2),
-        (StoreFailed("disk full"), 1),
+        (StoreUnavailable("disk full"), 1),
         (PenstockError("something else"), 1),
     ],
 )

@@ -13,7 +13,7 @@ from penstock.cli.damaged_log import damage_handler
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_selection import select_messages
 from penstock.config.address import Address
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.sql.session import SqlError, SqlSession
 from penstock.store.secondary import LogFollower
 from penstock.stream.birth_store import BirthStore
@@ -52,7 +52,7 @@ async def read(server: StreamServer, options: LogOptions, *, skips: bool = False
 
 async def hidden(server: StreamServer) -> range:
     """What a reader of all is told."""
-    with pytest.raises(StoreFailed) as caught:
+    with pytest.raises(StoreUnavailable) as caught:
         await read(server, LogOptions())
     found = HIDDEN.search(str(caught.value))
     assert found is not None
@@ -60,7 +60,7 @@ async def hidden(server: StreamServer) -> range:
 
 
 async def test_the_error_names_offsets_and_remedies(server: StreamServer, data_dir: Path) -> None:
-    with pytest.raises(StoreFailed) as caught:
+    with pytest.raises(StoreUnavailable) as caught:
         await read(server, LogOptions())
     assert HIDDEN.match(str(caught.value))
     assert f"run 'penstock store repair --data-dir {data_dir}'" in str(caught.value)
@@ -105,7 +105,7 @@ async def test_sql_does_the_same(server: StreamServer, capsys: pytest.CaptureFix
     gone = await hidden(server)
     with SqlSession(partial(client, server), ()) as session:
         (statement,) = session.statements("select count(*) from messages")
-        with pytest.raises((SqlError, StoreFailed), match=r"--skip-damaged leaves them out"):
+        with pytest.raises((SqlError, StoreUnavailable), match=r"--skip-damaged leaves them out"):
             list(statement.rows())
     with SqlSession(partial(client, server, skips=True), ()) as session:
         (statement,) = session.statements("select count(*) from messages")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Client
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 
 
 async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
@@ -19,8 +19,8 @@ async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
             draining = asyncio.create_task(client.drain())
             await asyncio.sleep(0)
             assert client._engine is not None
-            client._engine._on_store_failed(StoreFailed("disk gone"))
-            with pytest.raises(StoreFailed, match="disk gone"):
+            client._engine._on_store_failed(StoreUnavailable("disk gone"))
+            with pytest.raises(StoreUnavailable, match="disk gone"):
                 async with asyncio.timeout(10):
                     await draining
             assert publication.is_done

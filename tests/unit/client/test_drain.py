@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from penstock import BlockingClient, Client
-from penstock.errors import NotConnected, StoreFailed
+from penstock.errors import NotConnected, StoreUnavailable
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
@@ -64,8 +64,8 @@ async def test_whoever_waits_is_told_that_the_outbox_failed(tmp_path: Path) -> N
         draining = asyncio.create_task(client.drain())
         await asyncio.sleep(0)
         assert client._engine is not None
-        client._engine._on_store_failed(StoreFailed("the disk is gone"))
-        with pytest.raises(StoreFailed, match="the disk is gone"):
+        client._engine._on_store_failed(StoreUnavailable("the disk is gone"))
+        with pytest.raises(StoreUnavailable, match="the disk is gone"):
             await draining
 
 

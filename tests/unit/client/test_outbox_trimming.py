@@ -9,13 +9,13 @@ import pytest
 
 from penstock import Client
 from penstock.client import outbox
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S, until
 from tests.support.scripted_server import NOBODY, opened
 
 
-@pytest.mark.parametrize("error", [OSError("bad sector"), StoreFailed("bad sector")])
+@pytest.mark.parametrize("error", [OSError("bad sector"), StoreUnavailable("bad sector")])
 async def test_trimming_that_fails_is_told_and_tried_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

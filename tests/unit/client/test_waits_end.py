@@ -13,7 +13,7 @@ from penstock import Client
 from penstock.client.options import Status
 from penstock.engine.batch.commit import Commit
 from penstock.engine.values.message import Message
-from penstock.errors import ConnectFailed, NotConnected, PublishFailed, StoreError, StoreFailed
+from penstock.errors import ConnectFailed, NotConnected, PublishFailed, StoreError, StoreUnavailable
 from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.rocks import RocksStore
@@ -94,13 +94,13 @@ async def test_all_are_told_that_the_outbox_failed(
         )
         may_fail.set()
         for task in waiting:
-            with pytest.raises(StoreFailed, match="the disk is gone"):
+            with pytest.raises(StoreUnavailable, match="the disk is gone"):
                 await task
         with pytest.raises(NotConnected, match="the outbox failed"):
             await subscribing
-        with pytest.raises(StoreFailed, match="the disk is gone"):
+        with pytest.raises(StoreUnavailable, match="the disk is gone"):
             await taking
-        with pytest.raises(StoreFailed, match="the disk is gone"):
+        with pytest.raises(StoreUnavailable, match="the disk is gone"):
             await draining
         with pytest.raises(PublishFailed, match="the outbox failed"):
             await stored
@@ -108,7 +108,7 @@ async def test_all_are_told_that_the_outbox_failed(
         assert "the disk is gone" in client.status.error
         assert stati[-1].state == "failed"
         for asked in (client.publish("a", b"", 1), client.subscribe("a"), client.drain()):
-            with pytest.raises(StoreFailed):
+            with pytest.raises(StoreUnavailable):
                 await asked
         with pytest.raises(StoreError):
             await anext(client.messages())

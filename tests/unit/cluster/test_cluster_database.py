@@ -15,7 +15,7 @@ from penstock.cluster.reading import catch_up
 from penstock.cluster.record import Claim, Position, decode_record, encode_claim
 from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import CommitUnknown, StoreFailed
+from penstock.errors import CommitUnknown, StoreUnavailable
 from penstock.store.mark import NO_MARK
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import WatermarkFile, read_watermark
@@ -155,7 +155,7 @@ def test_a_view_that_could_not_be_written_takes_it_from_the_log(primary: Primary
     with pytest.raises(CommitUnknown, match="behind the replicated log"):
         primary.store.write_state("s", b"3")
     assert primary.cluster.bounds.last == appended
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreUnavailable):
         primary.store.reopen()
     FullDatabase.is_full = False
     primary.store.reopen()
@@ -170,7 +170,7 @@ def test_without_a_majority_it_is_not_opened_anew(primary: Primary) -> None:
     primary.cluster.has_majority = False
     with pytest.raises(CommitUnknown):
         primary.store.write_state("s", b"2")
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreUnavailable):
         primary.store.reopen()
     assert len(primary.views) == 1
     assert primary.store.read_state("s") == b"1"
@@ -197,7 +197,7 @@ def test_another_primary_ends_it_when_it_is_opened_anew(primary: Primary) -> Non
         primary.store.write_state("s", b"2")
     primary.log.faults.clear()
     primary.claim_elsewhere()
-    with pytest.raises(StoreFailed, match="another member of the cluster is the primary"):
+    with pytest.raises(StoreUnavailable, match="another member of the cluster is the primary"):
         primary.store.reopen()
     with pytest.raises(Fenced):
         primary.store.reopen()
@@ -227,7 +227,7 @@ def test_a_removal_that_got_no_answer_is_counted_once_it_is_in_the_view(
     for base in range(0, 40, 10):
         primary.store.commit(rows(base, 10))
     primary.log.faults.extend([AppendFault.ANSWER_LOST] + [AppendFault.NOT_SENT] * TRIES)
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreUnavailable):
         primary.store.trim_log(10**18, 10**12, 20)
     primary.log.faults.clear()
     primary.store.write_state("s", b"1")

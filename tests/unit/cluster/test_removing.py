@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cluster import removing
 from penstock.config.cluster import Cluster
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from tests.support.deadline import DEADLINE_S
 from tests.support.fake_nats import FakeNats, Visit
 
@@ -75,10 +75,10 @@ def test_a_server_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_is_not_asked_for_ever(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="it did not answer in time"):
+    with pytest.raises(StoreUnavailable, match="it did not answer in time"):
         ask(tmp_path, *[nothing] * 50, timeout_s=0.5)
 
 
 def test_the_login_of_another_account_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="login is not the login of the system account"):
+    with pytest.raises(StoreUnavailable, match="login is not the login of the system account"):
         ask(tmp_path, no_responders, timeout_s=10 * DEADLINE_S)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from penstock.cluster.beats import Beat
 from penstock.cluster.record import Former
 from penstock.cluster.seeding import choose_peer, refuse_other_history
-from penstock.errors import StoreDamaged
+from penstock.errors import HistoryMismatch
 
 PRIMARY = Beat(
     node="a", role="primary", term=1, applied=100, synced=100, stream_address="10.0.0.1:8815"
@@ -53,7 +53,7 @@ def test_a_view_of_the_same_history_may_be_replaced(
 def test_a_store_that_has_something_of_its_own_is_not_replaced(
     sequence: int, copy_epoch: str
 ) -> None:
-    with pytest.raises(StoreDamaged, match="'penstock cluster reseed'"):
+    with pytest.raises(HistoryMismatch, match="'penstock cluster reseed'"):
         refuse_other_history("own", sequence, copy_epoch)
 
 
@@ -61,7 +61,7 @@ def test_a_copy_of_a_recovered_store_replaces_the_views_that_it_contains() -> No
     former = [Former("own", 5, 1)]
     for sequence in (0, 5):
         refuse_other_history("own", sequence, "other", former)
-    with pytest.raises(StoreDamaged, match="of epoch own, and the cluster of epoch other"):
+    with pytest.raises(HistoryMismatch, match="of epoch own, and the cluster of epoch other"):
         refuse_other_history("own", 6, "other", former)
 
 
@@ -74,5 +74,5 @@ def test_a_peer_of_another_history_is_not_asked() -> None:
 
 def test_a_view_from_before_a_fork_of_the_log_may_be_replaced() -> None:
     refuse_other_history("own", 5, "forked", lineage=["older", "own"])
-    with pytest.raises(StoreDamaged):  # that history ended before the view's place
+    with pytest.raises(HistoryMismatch):  # that history ended before the view's place
         refuse_other_history("own", 5, "new", [Former("own", 4, 1)], ["own"])

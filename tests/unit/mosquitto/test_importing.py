@@ -14,7 +14,7 @@ from penstock.config.load import load_settings
 from penstock.engine.batch.commit import Commit
 from penstock.engine.values.clock import MICROSECONDS
 from penstock.engine.values.records import RecoveredState, SessionRecord, ids_in
-from penstock.errors import ConfigError, StoreFailed
+from penstock.errors import ConfigError, StoreUnavailable
 from penstock.mosquitto import importing, sessions
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
 from penstock.mosquitto.findings import MISSING
@@ -164,10 +164,10 @@ def test_an_import_that_ends_halfway_leaves_no_half(
     def end_in_it(*arguments: object) -> None:
         if fails == "import_sessions":
             whole(*arguments)  # the store is written, and not in its place yet
-        raise StoreFailed("the disk is full")
+        raise StoreUnavailable("the disk is full")
 
     monkeypatch.setattr(importing, fails, end_in_it)
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreUnavailable):
         run(wanted)
     assert not (tmp_path / "to" / "penstock.toml").exists()
     assert list(tmp_path.glob("**/.importing-*")) == []

@@ -11,7 +11,7 @@ from penstock.engine.session.session import Session
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.message import Message
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.runtime.bodies import BodyReader
 from tests.support.deadline import DEADLINE_S
 
@@ -28,7 +28,7 @@ class ShakyLog:
     def read(self, offsets: list[int]) -> dict[int, Message]:
         self.reads.append(offsets)
         if len(self.reads) <= self.failures:
-            raise StoreFailed("Corruption: block checksum mismatch")
+            raise StoreUnavailable("Corruption: block checksum mismatch")
         return {offset: Message("t", b"x", offset=offset) for offset in offsets}
 
 
@@ -73,7 +73,7 @@ async def test_one_that_fails_there_keeps_no_other_from_its_bodies() -> None:
     reader.fetch(asking(), OFFSETS)
     reader.fetch(asking(), OFFSETS)
     await asyncio.sleep(0)
-    assert [type(failure) for failure in failures] == [StoreFailed]
+    assert [type(failure) for failure in failures] == [StoreUnavailable]
     assert supplied.is_set()
 
 

@@ -23,7 +23,7 @@ from penstock.engine.values.message import Message
 from penstock.engine.values.states import CLOSED
 from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_TURN_MAX
-from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
+from penstock.errors import CommitUnknown, HistoryMismatch, StoreUnavailable
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
@@ -83,9 +83,9 @@ class SlowStore:
 
     def reopen(self) -> None:
         if self.damaged:
-            raise StoreDamaged("it lost something")
+            raise HistoryMismatch("it lost something")
         if self.broken:
-            raise StoreFailed(self.broken)
+            raise StoreUnavailable(self.broken)
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         if self.unreadable:
@@ -155,7 +155,7 @@ class Rig:
         self.server = Server(
             limits or EngineLimits(), self.store.memory.recover(), ("#",), "fsync", now
         )
-        self.failures: list[StoreFailed] = []
+        self.failures: list[StoreUnavailable] = []
         self.driver = Driver(
             self.server,
             self.store,  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ async def test_what_is_done_after_the_last_commit_is_said_to_be_lost() -> None:
     rig = Rig()
     await rig.driver.stop()
     rig.server.context.batch.end_session("removed", 7)
-    with pytest.raises(StoreFailed, match="stopped"):
+    with pytest.raises(StoreUnavailable, match="stopped"):
         await asyncio.wait_for(rig.driver.wait_durable(), DEADLINE_S)
 
 

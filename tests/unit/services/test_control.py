@@ -13,7 +13,7 @@ import uvloop
 from penstock.control.admin_requests import Drain
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
 from penstock.control.metric_requests import Health, ReadHealth
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.services.control import Control
 from penstock.store.manifest import Manifest
 from tests.support.deadline import DEADLINE_S
@@ -84,7 +84,7 @@ def test_a_broker_that_is_killed_while_it_answers_may_have_done_it(
 
         killed = threading.Thread(target=answer_and_end)
         killed.start()
-        with pytest.raises(StoreFailed, match=why):
+        with pytest.raises(StoreUnavailable, match=why):
             ask(tmp_path, Backup("/backup"), Manifest)
         killed.join()
 
@@ -114,7 +114,7 @@ def test_a_broker_that_stands_still_is_not_waited_for_for_ever(tmp_path: Path) -
     with socket.socket(socket.AF_UNIX) as broker:
         broker.bind(str(tmp_path / SOCKET_NAME))
         broker.listen()
-        with pytest.raises(StoreFailed, match=r"the broker did not answer for 0\.05 s"):
+        with pytest.raises(StoreUnavailable, match=r"the broker did not answer for 0\.05 s"):
             ask(tmp_path, Backup("/backup"), Manifest, 0.05)
 
 
@@ -189,7 +189,7 @@ def test_a_broker_that_falls_silent_is_told_to_hang(
 
         hanging = threading.Thread(target=hang)
         hanging.start()
-        with pytest.raises(StoreFailed, match=r"shows no sign of life for 0\.1 s: it hangs"):
+        with pytest.raises(StoreUnavailable, match=r"shows no sign of life for 0\.1 s: it hangs"):
             ask(tmp_path, ReadHealth(), Health, timeout_s, silence_s_max=0.1)
         hanging.join(DEADLINE_S)
         held.pop().close()
@@ -209,7 +209,7 @@ def test_signs_of_life_do_not_make_a_command_wait_for_ever(tmp_path: Path) -> No
 
         alive = threading.Thread(target=give_signs)
         alive.start()
-        with pytest.raises(StoreFailed, match=r"did not answer for 0\.3 s"):
+        with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.3 s"):
             ask(tmp_path, ReadHealth(), Health, 0.3, DEADLINE_S)
         alive.join(DEADLINE_S)
 

@@ -20,7 +20,7 @@ from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.batch.commit import Commit
 from penstock.engine.values.clock import Now
 from penstock.engine.values.message import Message
-from penstock.errors import EpochMismatch, StoreFailed
+from penstock.errors import EpochMismatch, StoreUnavailable
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import ReceiptCounts
@@ -42,7 +42,7 @@ class Publisher:
     async def publish(self, _table: str, asking: Sequence[int]) -> ReceiptCounts:
         self.told.update(asking)
         if asking and self.failures and self.failures.pop():
-            raise StoreFailed("published, and not durable as far as anybody knows")
+            raise StoreUnavailable("published, and not durable as far as anybody knows")
         return ReceiptCounts(len(asking), 0)
 
 
@@ -112,9 +112,9 @@ async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) 
 
 async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> None:
     made = leases(tmp_path / "missing")
-    with pytest.raises(StoreFailed, match=r"readers.json cannot be written: No such file"):
+    with pytest.raises(StoreUnavailable, match=r"readers.json cannot be written: No such file"):
         await made.lease(asks(5))
-    with pytest.raises(StoreFailed, match=r"readers.json cannot be written: No such file"):
+    with pytest.raises(StoreUnavailable, match=r"readers.json cannot be written: No such file"):
         await made.lease(asks(5))  # as its client does, which is told to try again
     await asyncio.to_thread((tmp_path / "missing").mkdir)
     assert (await made.lease(asks(5))).offset == 5
@@ -197,7 +197,7 @@ def test_whatever_is_killed_each_receipt_is_published_before_the_table_has_moved
             try:
                 if what != "call is lost":
                     await made.record_progress(landed(end, begin, until, wanted))
-            except StoreFailed:
+            except StoreUnavailable:
                 assert wanted
             if what == "broker is killed":
                 made = tables(path, publisher)

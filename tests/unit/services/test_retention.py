@@ -14,7 +14,7 @@ from penstock.control.reader_requests import Lease
 from penstock.engine.server.server import Server
 from penstock.engine.values.clock import Now
 from penstock.engine.values.message import Message
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.protocol.packets import Connect, Puback
 from penstock.runtime.machine_clock import MachineClock
 from penstock.services import retention
@@ -39,7 +39,7 @@ class Trouble:
     def trim_log(self, *_asked: int) -> int:
         self.calls += 1
         if self.calls == 1:
-            raise StoreFailed("the disk is full")
+            raise StoreUnavailable("the disk is full")
         if self.calls == 2:
             raise RuntimeError("nobody thought of this")
         return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.errors import StoreBroken, StoreFailed
+from penstock.errors import StoreCorrupt, StoreUnavailable
 from penstock.services.state_file import FileStorage, StateFile
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
@@ -55,7 +55,7 @@ async def test_a_damaged_file_refuses_a_start_each_time_and_says_what_to_do(
     """Issue 24, fault 11: it was put aside, and a broker went on as if there were no records."""
     (tmp_path / "entries.json").write_bytes(damage)
     for _ in range(2):
-        with pytest.raises(StoreBroken) as refused:
+        with pytest.raises(StoreCorrupt) as refused:
             kept(tmp_path).read()
         sentence = str(refused.value)
         assert sentence.startswith(f"{tmp_path}/entries.json is damaged (")
@@ -67,7 +67,7 @@ async def test_a_damaged_file_refuses_a_start_each_time_and_says_what_to_do(
 
 async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
     file = kept(tmp_path / "missing")
-    with pytest.raises(StoreFailed, match="cannot be written: No such file"):
+    with pytest.raises(StoreUnavailable, match="cannot be written: No such file"):
         await file.write(lambda: [Entry("a")])
     assert file.has_changed
 

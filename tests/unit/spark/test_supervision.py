@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreUnavailable
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs import supervision
 from penstock.spark.jobs.job import JobStopped
@@ -102,7 +102,7 @@ def test_a_table_that_fails_is_tried_again_until_it_lands_and_everybody_can_see_
 ) -> None:
     """Issue 24, fault 2."""
     full = TableCommitFailed("the disk is full")
-    away: Script = [LANDING, StoreFailed("away")]
+    away: Script = [LANDING, StoreUnavailable("away")]
     scene = Scene(tmp_path, [[ended(0, 3), full], [LANDING, full], away, [ended(1, 4)]])
     assert scene.run().error is None
     assert [(it.state, it.rows_landed, it.failure) for it in scene.told] == [

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.store.staging import STAGED_SCHEMA, Staging
 
 
@@ -67,7 +67,7 @@ def test_a_directory_that_is_removed_while_it_is_made(
 def test_a_file_in_the_way_of_a_directory_is_said(tmp_path: Path) -> None:
     (tmp_path / "staged" / "a").mkdir(parents=True)
     (tmp_path / "staged" / "a" / "0").write_bytes(b"")
-    with pytest.raises(StoreFailed, match="File exists"):
+    with pytest.raises(StoreUnavailable, match="File exists"):
         Staging(tmp_path).stage("a", 0, "run", 0, _rows())
 
 

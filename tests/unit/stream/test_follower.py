@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import OffsetOutOfRange, StoreFailed
+from penstock.errors import OffsetOutOfRange, StoreUnavailable
 from penstock.store import secondary
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
 from tests.spark.log_writer import LogWriter
@@ -124,5 +124,7 @@ def test_a_log_that_cannot_be_read_is_not_one_that_retention_shortened(
     data[middle : middle + 64] = bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
     tables[-1].write_bytes(data)
     end = follower.extent().end
-    with pytest.raises(StoreFailed, match=r"the offsets 0 to 999 cannot be read: .*penstock store"):
+    with pytest.raises(
+        StoreUnavailable, match=r"the offsets 0 to 999 cannot be read: .*penstock store"
+    ):
         payloads(follower, 0, end)

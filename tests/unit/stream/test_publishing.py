@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import StoreFailed
+from penstock.errors import StoreUnavailable
 from penstock.protocol.properties import parse_properties
 from penstock.store.staging import STAGED_SCHEMA
 from penstock.stream.publishing import Publishing, PublishLimits, check_rows
@@ -112,7 +112,7 @@ def test_the_staging_area_has_a_largest_size(tmp_path: Path) -> None:
     many = rows(*({"payload": b"x" * 900} for _ in range(5)))
     request = StageRowsRequest("s", 0, "r", 0)
     publishing.put(request, PUBLISH_SCHEMA, iter(many.to_batches()))
-    with pytest.raises(StoreFailed, match="staged_bytes_max is 10000"):
+    with pytest.raises(StoreUnavailable, match="staged_bytes_max is 10000"):
         publishing.put(request, PUBLISH_SCHEMA, iter(many.to_batches() * 2))
 
 

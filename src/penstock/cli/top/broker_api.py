@@ -26,7 +26,7 @@ from penstock.admin.parameters import HIDDEN
 from penstock.auth.web_requests import Reply, WebFailure, WebService
 from penstock.control.client import BrokerUnreachable, Request, RequestRefused, ask
 from penstock.control.metric_requests import Metrics
-from penstock.errors import ConfigError, StoreFailed
+from penstock.errors import ConfigError, StoreUnavailable
 
 ANSWER_BYTES_MAX: Final = 67_108_864
 """Longest answer that is read, in bytes."""
@@ -132,7 +132,9 @@ class AdminApi:
         try:
             answer = msgspec.json.decode(body, type=operation.http_answer)
         except msgspec.MsgspecError as error:
-            raise StoreFailed(f"{self.name} gave an answer of another version: {error}") from None
+            raise StoreUnavailable(
+                f"{self.name} gave an answer of another version: {error}"
+            ) from None
         return cast(T, answer.facts if isinstance(answer, Why) else answer)
 
     def _exchange(self, operation: Operation, request: Request, timeout_s: float) -> Reply:
@@ -154,7 +156,7 @@ class AdminApi:
             return self._service.request(operation.method, path, body, headers, timeout_s)
         except WebFailure as error:
             if time.monotonic() >= ends_s:
-                raise StoreFailed(f"{self.name} did not answer for {timeout_s:g} s") from error
+                raise StoreUnavailable(f"{self.name} did not answer for {timeout_s:g} s") from error
             raise BrokerUnreachable(f"no admin process answers at {self.name}: {error}") from error
 
 
@@ -166,11 +168,11 @@ def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _refusal(status: int, body: bytes) -> RequestRefused | StoreFailed:
+def _refusal(status: int, body: bytes) -> RequestRefused | StoreUnavailable:
     try:
         why = str(msgspec.json.decode(body)["error"])
     except (msgspec.MsgspecError, KeyError, TypeError):
         why = f"the answer is not that of an admin process: HTTP {status}"
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-        return StoreFailed(why)
+        return StoreUnavailable(why)
     return RequestRefused(why, status < http.HTTPStatus.CONFLICT)

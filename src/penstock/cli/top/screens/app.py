@@ -52,7 +52,7 @@ from penstock.cli.top.screens.prompt import Page, Prompt
 from penstock.control.admin_requests import SessionFilter
 from penstock.control.diagnosis import Diagnosis
 from penstock.control.metric_requests import Health, ReadHealth
-from penstock.errors import PenstockError, StoreFailed
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.telemetry.logs import printable, short
 from penstock.telemetry.terminal import for_terminal
 
@@ -375,6 +375,8 @@ def show(api: BrokerApi, request: PollRequest, every_s: float) -> None:
     Raises:
         PenstockError: no broker runs, or it refuses the first request.
     """
-    with contextlib.suppress(StoreFailed):  # the broker is silent: the screen shows for how long
+    with contextlib.suppress(
+        StoreUnavailable
+    ):  # the broker is silent: the screen shows for how long
         api.ask(ReadHealth(), Health, ANSWER_S_MAX)
     TopApp(api, request, every_s).run()
