@@ -302,7 +302,7 @@ class Bridge(ClientCallbacks):
                 break
             self._blocked_messages.popleft()
         self._update_reading()
-        self._server.context.turn.waiting.until_turn(self._dialler.connection)
+        self._server.context.resume_soon(self._dialler.connection)
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:
@@ -331,7 +331,7 @@ class Bridge(ClientCallbacks):
             self._incoming.properties_for(encoded),
             lead_us=now.lead_us,
         )
-        if message.qos > 0 and server.context.store_health.is_failing:
+        if message.qos > 0 and server.context.store_failure:
             return False
         if server.router.publish_if_room(message, self._session, now) is not None:
             return False

@@ -411,7 +411,7 @@ class Client:
 
     async def _wait_for_room(self, engine: ClientEngine) -> None:
         if self.options.overflow == "raise":
-            why = engine.server.context.store_health.failure
+            why = engine.server.context.store_failure
             raise QueueFull(
                 why
                 or f"{engine.pending} messages wait for their acknowledgement: queue_messages_max"

@@ -118,7 +118,6 @@ class ClientEngine(ClientCallbacks):
             options.inbox_messages_max,
             options.inbox_bytes_max,
             options.redeliver_s,
-            self._context.turn,
             self._now,
             self._update_reading,
             self._write_acknowledgements,
@@ -277,7 +276,7 @@ class ClientEngine(ClientCallbacks):
 
     def _now(self) -> Now:
         """Return the time of the present turn of the loop."""
-        return self._context.turn.now or self.driver.now_of_turn()
+        return self._context.now_of_turn or self.driver.now_of_turn()
 
     # -- publishing ------------------------------------------------------------------------
 
@@ -293,7 +292,7 @@ class ClientEngine(ClientCallbacks):
 
     def _queue_has_room(self) -> bool:
         context = self._context
-        if context.store_health.is_failing or context.store_health.is_full():
+        if context.store_failure or context.is_full():
             return False
         if not self._limits_queue:
             return True
@@ -408,7 +407,7 @@ class ClientEngine(ClientCallbacks):
 
     def _next_message_offset(self) -> int:
         """Return the offset that the next message will get."""
-        return self._context.batch.next_offset if self.is_stored else self._next_offset
+        return self._context.log_end if self.is_stored else self._next_offset
 
     def notify_room(self) -> None:
         """Wake publishers that wait, if the queue or the socket has room, and drains that end."""
@@ -482,7 +481,7 @@ class ClientEngine(ClientCallbacks):
         was_full = connection.is_application_full
         connection.is_application_full = self.inbox.is_full and not self._awaits_answers()
         if was_full and not connection.is_application_full:
-            self.server.context.turn.waiting.until_turn(connection)
+            self.server.context.resume_soon(connection)
             self.driver.end_turn_soon()
 
     def _write_acknowledgements(self) -> None:

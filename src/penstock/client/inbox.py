@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.client.message import AGAIN, Message, Settler
-from penstock.engine.api import ClientConnection, ReceivedMessage, Turn
+from penstock.engine.api import ClientConnection, ReceivedMessage
 from penstock.engine.values.clock import Now
 from penstock.engine.values.fifo import Fifo
 from penstock.engine.values.states import CONNECTED
@@ -42,7 +42,6 @@ class Inbox(Settler):
         messages_max: queued messages at which the inbox is full.
         bytes_max: bytes of topics and payloads at which the inbox is full.
         redeliver_s: the first pause before a message is handed over again, seconds.
-        turn: has the time of the present turn of the loop, once that was read from the clock.
         now: returns the time of the present turn, and reads the clock if necessary.
         on_full_change: called when ``is_full`` has changed.
         write_acknowledgements: writes acknowledgements before the present turn of the loop ends.
@@ -56,7 +55,6 @@ class Inbox(Settler):
         messages_max: int,
         bytes_max: int,
         redeliver_s: float,
-        turn: Turn,
         now: Callable[[], Now],
         on_full_change: Callable[[], None],
         write_acknowledgements: Callable[[], None],
@@ -71,7 +69,6 @@ class Inbox(Settler):
             None  # raised by ``wait`` after the close; None for none
         )
         self._redeliver_s = redeliver_s
-        self._turn = turn
         self._now = now
         self.connection: ClientConnection | None = None
         self._on_full_change = on_full_change
@@ -173,7 +170,7 @@ class Inbox(Settler):
         if arrival is not None:
             connection = self.connection
             if message.qos > 0 and connection is not None:
-                connection.settle(arrival, code, self._turn.now or self._now())
+                connection.settle(arrival, code, self._now())
                 if connection.state == CONNECTED:  # not if the driver attaches it only now
                     self._unwritten += 1
             message.settled()

@@ -95,7 +95,7 @@ async def trim_until(stop: asyncio.Event, engine: ClientEngine) -> None:
     while not await _is_set_within(stop, INTERVAL_S):
         try:
             needed = engine.session.lowest_offset()
-            keep_from = engine.server.context.batch.next_offset if needed < 0 else needed
+            keep_from = engine.server.context.log_end if needed < 0 else needed
             if keep_from > trimmed_to:
                 await engine.driver.wait_durable()  # the record of their delivery
                 await _trim(engine.store, keep_from)

@@ -1,22 +1,23 @@
 """The front door of the engine: with ``values``, the only thing that anyone outside imports.
 
-A shell owns what the engine does not touch: sockets, clocks, the store. It says what happened, in
-five verbs, and takes what comes back at the end of a turn::
+A shell owns what the engine does not touch: sockets, clocks, the store. It says what happened, and
+takes what comes back at the end of each turn of its event loop. ``context`` is ``Server.context``::
 
-      shell                                             engine
-      a connection was opened     ServerConnection(server, limits, now), ClientConnection(…)
-      bytes were received         connection.receive(data, now)
-      a connection was lost       connection.lost(reason, now)
-      a commit is durable         context.committed(commit), or context.commit_failed(reason)
-      time has passed             connection.tick(now), server.tick(now), connection.deadline_s()
+      a connection was opened    ServerConnection(server, limits, now), or ClientConnection(…)
+      bytes were received        connection.receive(data, now); connection.writable(now)
+      a connection was lost      connection.lost(reason, now)
+      a commit is durable        context.committed(commit); else context.commit_failed(why)
+      time has passed            connection.tick(now) at its deadline_s(), server.tick(now)
 
-      bytes to send               context.take_ready() ─▶ link.take_ready()
-      connections to close        context.take_closing()
-      a commit to write           context.seal() ─▶ Commit, with the packets that wait for it
-      work left for later turns   context.has_turn(), server.resume(now)
+      bytes to send              context.take_ready(), and link.take_ready() of each
+      connections to close       context.take_closing()
+      a commit to write          context.seal() if context.needs_commit; it has the packets that
+                                 wait for it
+      work for later turns       server.resume(now) if context.has_work
 
-``Server`` is one broker; ``Session`` the state of a client, which an operator reads and a bridge
-or the client library owns. Names, records, limits and the like are in ``values``.
+``Server`` is one broker, which operators ask through ``penstock.operators``; a ``Session`` is the
+state of one client, which a bridge and the client library own, too. All else that passes the door
+is in ``values``.
 """
 
 from __future__ import annotations

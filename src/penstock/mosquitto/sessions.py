@@ -185,7 +185,7 @@ class _SessionImporter:
         for session, entry in self._unreleased:
             self._route(session, entry)
         self._import_retained()
-        self._server.context.batch.put_clock(self._clock.record())
+        self._server.context.put_clock(self._clock.record())
         self._commit()
         return ImportedSessions(self._imported, self._omitted)
 
@@ -435,7 +435,7 @@ class _SessionImporter:
 
     def _commit_if_large(self, added_bytes: int = 0) -> None:
         self._uncommitted_bytes += added_bytes
-        if self._server.context.batch.size_bytes + self._uncommitted_bytes > _COMMIT_BYTES:
+        if self._server.context.batch_bytes + self._uncommitted_bytes > _COMMIT_BYTES:
             self._commit()
 
     def _commit(self) -> None:
@@ -443,7 +443,7 @@ class _SessionImporter:
         commit = self._server.context.seal()
         if commit.has_writes:
             self._store.commit(commit)
-        self._server.context.store_health.mark_committed(commit)
+        self._server.context.committed(commit)
 
 
 def _offset_of(message: Message) -> int:

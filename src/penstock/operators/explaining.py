@@ -148,7 +148,7 @@ def explain(
     facts: JsonObject = {
         "client_id": client_id,
         "banned_because": _ban(server, client_id, session, now),
-        "store_fails": server.context.store_health.is_failing,
+        "store_fails": server.context.store_failure != "",
         "draining": server.draining is not None,
         "topic": topic,
         "recorded": recorded_events(server, client_id),

@@ -28,7 +28,7 @@ sends the message again is recognised by its packet identifier (QoS 2) or makes 
 QoS 1 allows.
 
 Memory is bounded: one commit is kept, and while the store fails the engine accepts no input that
-needs the store (``StoreHealth.is_failing``).
+needs the store (``EngineContext.store_failure``).
 """
 
 from __future__ import annotations

@@ -99,18 +99,15 @@ class Driver(PeerOwner):
         self._server = server
         self._context = server.context
         self._store = store
-        self._context.store_health.waiting_bytes_max = commit_bytes_max
-        if store.writes_columns:
-            self._context.batch.collect_columns()
         self._on_store_failed = on_store_failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
         is_on_disk = store.acknowledged_when != "memory"
+        self._context.attach_store(commit_bytes_max, store.writes_columns, is_on_disk)
         if is_on_disk:
             self._committer = Committer(
                 store, self._loop, self._end_commit, self._handle_outage, store_retry_s_max
             )
-            self._context.store_health.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the commit under way
         self._sealed_s = 0.0  # when it was sealed
@@ -140,7 +137,7 @@ class Driver(PeerOwner):
         self._last_closed: asyncio.Future[None] | None = None  # done when no socket is left
         self._end_reason = ""  # set once clients are served no more
         self._failing_since_s = 0.0  # 0 = the store works
-        self._clock = clock or MachineClock(None, server.context.batch.next_offset)
+        self._clock = clock or MachineClock(None, server.context.log_end)
         self._log = ClientLog(server)
         self._tick_due_s = time.monotonic() + _TICK_S
         self._tick_cpu_s = time.thread_time()
@@ -154,17 +151,14 @@ class Driver(PeerOwner):
         The wall clock's time goes back only if the clock was set back for good.
         """
         now = self._clock.now()
-        if self._context.events is not None:
-            self._context.events.now_us = now.wall_us
-        if self._context.recorder is not None:
-            self._context.recorder.clock.set(now)
+        self._context.set_time(now)
         return now
 
     def now_of_turn(self) -> Now:
         """Return the time of the clocks at their first reading in this turn."""
-        now = self._context.turn.now
+        now = self._context.now_of_turn
         if now is None:
-            now = self._context.turn.now = self.now()
+            now = self._context.now_of_turn = self.now()
             self.end_turn_soon()
         return now
 
@@ -313,7 +307,7 @@ class Driver(PeerOwner):
     @property
     def store_fails(self) -> bool:
         """True while the store cannot write, and commits are tried again."""
-        return self._context.store_health.is_failing
+        return self._context.store_failure != ""
 
     def commit_waits_s(self) -> float:
         """Return the age of the commit under way, in seconds; 0 if none is under way."""
@@ -342,24 +336,24 @@ class Driver(PeerOwner):
                 or self._end_reason
             ):
                 self._commit()
-            elif self._context.batch.changed_states and self._progress_timer is None:
+            elif self._context.has_progress and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
         has_begun = self._turn_end_scheduled  # False if a commit ended without new input
         self._turn_end_scheduled = False
-        self._context.turn.now = None
+        self._context.now_of_turn = None
         if self._read_peer is not None:
             self._measure_read(time.monotonic())
         self.push()
         now_s = time.monotonic()
         took_s = now_s - self._turn_began_s
-        self._context.turn.work_budget.adapt_to_turn(took_s)
+        self._context.end_turn(took_s)
         if took_s > SLOW_TURN_S and has_begun:
             self.measures.record_slow_turn(took_s)
         # The end of a commit may end this turn early; its scheduled end follows later.
         self._turn_began_s = now_s
-        if self._context.turn.waiting.has_turn and not self._turn_begin_scheduled:
+        if self._context.has_work and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._on_turn_end is not None:
@@ -381,24 +375,17 @@ class Driver(PeerOwner):
                     self._read_control.update(peer)
 
     def _write_ready(self) -> None:
-        context = self._context
-        ready = context.turn.ready
-        if ready:
-            context.turn.ready = []
-            for link in ready:
-                peer = self._peers.get(link)
-                pieces = link.take_ready()
-                if peer is not None:
-                    self._write(peer, pieces)
-        closing = context.turn.closing
-        if closing:
-            context.turn.closing = []
-            for link in closing:
-                peer = self._peers.get(link)
-                if peer is not None and link.is_drained:
-                    self._close_wire(peer)
-                elif peer is not None:
-                    self._draining[link] = time.monotonic()
+        for link in self._context.take_ready():
+            peer = self._peers.get(link)
+            pieces = link.take_ready()
+            if peer is not None:
+                self._write(peer, pieces)
+        for link in self._context.take_closing():
+            peer = self._peers.get(link)
+            if peer is not None and link.is_drained:
+                self._close_wire(peer)
+            elif peer is not None:
+                self._draining[link] = time.monotonic()
 
     def _close_wire(self, peer: Peer) -> None:
         """Close the socket of a peer whose last packet was written."""
@@ -424,17 +411,13 @@ class Driver(PeerOwner):
     def _commit_progress(self) -> None:
         """Commit the progress of sessions, if no client has needed a commit for ``_PROGRESS_S``."""
         self._progress_timer = None
-        if (
-            self._commit_done is None
-            and not self._has_failed
-            and self._context.batch.changed_states
-        ):
+        if self._commit_done is None and not self._has_failed and self._context.has_progress:
             self._write_ready()  # before packets that wait for the batch
             self._commit()
 
     def _commit(self) -> None:
         assert self._commit_done is None, "one commit is under way at a time"
-        self._batch_bytes = self._context.batch.size_bytes
+        self._batch_bytes = self._context.batch_bytes
         commit = self._context.seal()
         if commit.has_writes:
             self._sealed_s = time.monotonic()
@@ -459,8 +442,7 @@ class Driver(PeerOwner):
         commit_done.set_result(None)
         assert self._committer is not None
         self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
-        if not self._context.store_health.is_failing:
-            self._context.store_health.batch_bytes_max = self._batch_size.bytes_max
+        self._context.limit_batch(self._batch_size.bytes_max)
         if failure is not None:
             self._fail(failure)
             return
@@ -477,7 +459,7 @@ class Driver(PeerOwner):
             self._failing_since_s = 0.0
             context.store_recovered()
             for peer in self._peers.values():
-                context.turn.waiting.until_turn(peer.connection)
+                context.resume_soon(peer.connection)
             logger.warning(
                 "the store can write again, after %.1f s: no acknowledged message was lost",
                 outage_s,
@@ -486,7 +468,7 @@ class Driver(PeerOwner):
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
                 self.measures.outages += 1
-            context.store_health.mark_failed(str(failure))
+            context.commit_failed(str(failure))
             self._stop_draining(time.monotonic())
             logger.error(
                 "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and messages for"
@@ -498,14 +480,12 @@ class Driver(PeerOwner):
     def _release(self, commit: Commit) -> None:
         """Send the acknowledgements and deliveries that waited for ``commit``, which is durable
         now."""
-        if self._context.events is not None or self._context.recorder is not None:
+        if self._context.is_timed:
             self.now()
-        if self._context.events is not None:
-            self._context.events.note_committed()
         if self._sealed_batch_durable is not None:
             self._sealed_batch_durable.set_result(None)
             self._sealed_batch_durable = None
-        self._context.store_health.mark_committed(commit)
+        self._context.committed(commit)
         for release in commit.deferred_packets:
             link = release.link
             peer = self._peers.get(link)
@@ -528,7 +508,7 @@ class Driver(PeerOwner):
                 waiting.set_exception(failure)
         self._bodies.stop()
         logger.error("%s; nothing is acknowledged any more", failure)
-        self._context.turn.awaits_no_commit = True
+        self._context.expect_no_commit()
         self._stop_draining(time.monotonic())
         self._close_all(reasons.UNSPECIFIED_ERROR, "the store failed")
         self._write_ready()
@@ -558,15 +538,13 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def _check_clock(self) -> None:
-        if self._clock.check_jump(self._context.batch.next_offset):
-            now = self.now()
-            if now.lead_us != self._context.batch.lead_us:
-                self._server.clock_jumped(now)
+        if self._clock.check_jump(self._context.log_end):
+            self._server.clock_jumped(self.now())
             self._store_clock()
 
     def _store_clock(self) -> None:
         if self._committer is not None:  # else there is no next start
-            self._context.batch.put_clock(self._clock.record())
+            self._context.put_clock(self._clock.record())
 
     def _close_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
@@ -589,7 +567,7 @@ class Driver(PeerOwner):
                 link.stop_draining()
 
     def _close_hung_up(self, now: Now) -> None:
-        if self._failing_since_s > 0.0 or self._context.store_health.is_full():
+        if self._failing_since_s > 0.0 or self._context.is_full():
             return  # their last packets must wait
         self._read_control.close_hung_up(now)
 
@@ -669,7 +647,7 @@ class Driver(PeerOwner):
                     COMMITTING.s_max + append_s_max,
                 )
         self._enter(FLUSHING)
-        self._context.turn.awaits_no_commit = True
+        self._context.expect_no_commit()
         self._stop_draining(time.monotonic())
         self._write_ready()
         await self._flush()

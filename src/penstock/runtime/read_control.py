@@ -84,7 +84,7 @@ class ReadControl:
             self._loop.call_soon(self._read_once, peer)
 
     def _read_once(self, peer: Peer) -> None:
-        if self._context.store_health.is_full() and not peer.is_closed:
+        if self._context.is_full() and not peer.is_closed:
             self._loop.call_later(_RETRY_S, self._read_once, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"
@@ -94,7 +94,7 @@ class ReadControl:
     def _resume_after_limit(self, peer: Peer) -> None:
         assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
-        self._context.turn.waiting.until_turn(peer.connection)
+        self._context.resume_soon(peer.connection)
         self._end_turn_soon()
 
     def forget(self, peer: Peer) -> None:

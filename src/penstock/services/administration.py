@@ -507,8 +507,8 @@ class Administration:
             StoreError: the store cannot write now.
         """
         context = self._server.context
-        if context.store_health.is_failing:
-            raise StoreError(f"nothing was done: {context.store_health.failure}")
+        if context.store_failure:
+            raise StoreError(f"nothing was done: {context.store_failure}")
 
 
 def _operator_name(by: str) -> Sentence:

@@ -68,14 +68,11 @@ class LimitWarnings:
 
     def tick(self, now: Now) -> None:
         """Warn of clients that stay at a limit, and log clients that have left their limit."""
-        reached = self._context.newly_reached
-        if reached:
-            self._context.newly_reached = []
-            for at_limit in reached:
-                if at_limit.limit not in _CAUSES or self.warning_s == 0:
-                    at_limit.is_watched = False
-                    continue
-                self._watch(at_limit, max(at_limit.since_s, 0.0) + self.warning_s, -1.0)
+        for at_limit in self._context.take_newly_reached():
+            if at_limit.limit not in _CAUSES or self.warning_s == 0:
+                at_limit.is_watched = False
+                continue
+            self._watch(at_limit, max(at_limit.since_s, 0.0) + self.warning_s, -1.0)
         now_s = now.monotonic_s
         if now_s >= self._interval_ends_s:
             self._end_interval(now_s)

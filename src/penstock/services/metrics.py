@@ -99,7 +99,7 @@ class MetricsReader:
         del request
         server = self._server
         found = Health(
-            server.context.store_health.failure if server.context.store_health.is_failing else "",
+            server.context.store_failure,
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
@@ -160,12 +160,12 @@ class MetricsReader:
 
     def _client_samples(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.context.turn.counters.total()
+        counters = server.context.counters.total()
         router = server.router
         yield "clients_connected", (), len(server.connections)
         yield "clients_connected_maximum", (), server.clients_max
         yield "sessions", (), len(server.registry.sessions)
-        yield "sessions_expired", (), server.context.turn.counters.sessions_expired
+        yield "sessions_expired", (), server.context.counters.sessions_expired
         yield "subscriptions", (), router.subscription_count
         yield "shared_subscriptions", (), router.shared_subscription_count
         yield "shared_subscription_messages", (), router.sharing.waiting_count
@@ -178,7 +178,7 @@ class MetricsReader:
 
     def _traffic_samples(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.context.turn.counters.total()
+        counters = server.context.counters.total()
         yield "received_bytes", (), int(counters.bytes_received)
         yield "sent_bytes", (), int(counters.bytes_sent)
         received = counters.received.by_type()
@@ -206,7 +206,7 @@ class MetricsReader:
         """Yield the counters of each client group on each listener, for pairs that had a client
         since the start."""
         opened: dict[str, int] = {}
-        for counters in self._server.context.turn.counters.counters_by_pair():
+        for counters in self._server.context.counters.counters_by_pair():
             listener = counters.listener
             opened[listener] = opened.get(listener, 0) + counters.sockets_accepted
             pair = (listener, counters.group)
@@ -227,7 +227,6 @@ class MetricsReader:
     def _memory_samples(self) -> Iterable[MetricSample]:
         server = self._server
         budget = server.context.budget
-        turn = server.context.turn
         limits = server.limits
         budgets = (
             ("sessions", budget.sessions_bytes, limits.sessions_bytes_max),
@@ -236,7 +235,7 @@ class MetricsReader:
             ("packed", budget.packed_bytes, limits.spilled_bytes_max),
             ("waiting", budget.waiting_bytes + budget.inbound_bytes, limits.waiting_bytes_max),
             ("unreleased", budget.unreleased_bytes, limits.unreleased_bytes_max),
-            ("unsent", turn.unsent_bytes + turn.buffered_bytes, limits.unsent_bytes_max),
+            ("unsent", server.context.unsent_bytes, limits.unsent_bytes_max),
             ("half_received", server.partial_packets.size_bytes, limits.half_received_bytes_max),
         )
         for name, used_bytes, limit_bytes in budgets:
@@ -248,9 +247,9 @@ class MetricsReader:
     def _store_samples(self) -> Iterable[MetricSample]:
         context = self._server.context
         log = self._store.log_extent()
-        yield "commits", (), context.turn.counters.commits
+        yield "commits", (), context.counters.commits
         yield "commit_waits_seconds", (), self._driver.commit_waits_s()
-        yield "store_works", (), not context.store_health.is_failing
+        yield "store_works", (), not context.store_failure
         yield "store_outages", (), self._driver.measures.outages
         yield "log_earliest_offset", (), log.earliest
         yield "log_end_offset", (), log.end

@@ -87,7 +87,7 @@ class Receipts:
         """
         if not asking:
             return ReceiptCounts(0, 0)
-        failure = self._server.context.store_health.failure
+        failure = self._server.context.store_failure
         if failure:
             raise StoreUnavailable(failure)
         loop = asyncio.get_running_loop()

@@ -181,7 +181,7 @@ def _log_failures(message: str) -> Iterator[None]:
 async def lowest_needed_offset(server: Server) -> int:
     """Return the lowest log offset that a session still needs, or the end of the log at the start
     of the search if no session needs a message."""
-    end = server.context.batch.next_offset
+    end = server.context.log_end
     search = server.registry.search_lowest_offset(end)
     ends_s = time.monotonic() + SLICE_S
     while not search.step():

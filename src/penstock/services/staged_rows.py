@@ -372,7 +372,7 @@ class StagedRowsPublisher:
             at += count
             self._driver.end_turn_soon()
             await asyncio.sleep(0)  # serves clients
-            if self._context.store_health.is_full():
+            if self._context.is_full():
                 break
         await self._driver.wait_durable()
         return at

@@ -134,7 +134,7 @@ class SysTopics:
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
             ("acknowledged_when", self._server.acknowledged_when),
             ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
-            ("store/state", self._server.context.store_health.failure or "works"),
+            ("store/state", self._server.context.store_failure or "works"),
         ]
         found += self._client_values()
         found += self._message_values()
@@ -157,14 +157,14 @@ class SysTopics:
             ("clients/disconnected", total - connected),
             ("clients/inactive", total - connected),
             ("clients/maximum", server.clients_max),
-            ("clients/expired", server.context.turn.counters.sessions_expired),
+            ("clients/expired", server.context.counters.sessions_expired),
             ("bans/count", len(server.bans)),
             ("bans/made", server.bans.made_count),
             ("bans/refused", server.bans.refused),
         ]
 
     def _message_values(self) -> list[tuple[str, object]]:
-        counters = self._server.context.turn.counters.total()
+        counters = self._server.context.counters.total()
         drops = self._server.drops.counts
         found: list[tuple[str, object]] = [
             ("messages/received", counters.packets_received),
@@ -205,18 +205,18 @@ class SysTopics:
             ("queues/qos0/bytes", budget.qos0_bytes),
             ("queues/packed/bytes", budget.packed_bytes),
             ("queues/waiting/bytes", budget.waiting_bytes + budget.inbound_bytes),
-            ("unsent/bytes", server.context.turn.unsent_bytes + server.context.turn.buffered_bytes),
+            ("unsent/bytes", server.context.unsent_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
             ("shared_subscriptions/waiting", router.sharing.waiting_count),
             ("log/epoch", self._store.epoch),
             ("log/earliest", log.earliest),
             ("log/latest", log.end),
-            ("commits/count", server.context.turn.counters.commits),
+            ("commits/count", server.context.counters.commits),
         ]
 
     def _totals(self) -> list[tuple[str, int]]:
-        counters = self._server.context.turn.counters.total()
+        counters = self._server.context.counters.total()
         return [
             ("messages/received", counters.packets_received),
             ("messages/sent", counters.packets_sent),
@@ -227,7 +227,7 @@ class SysTopics:
             ("bytes/sent", counters.bytes_sent),
             ("sockets", counters.sockets_accepted),
             ("connections", counters.connections_accepted),
-            ("commits", self._server.context.turn.counters.commits),
+            ("commits", self._server.context.counters.commits),
         ]
 
 

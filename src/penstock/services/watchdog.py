@@ -64,6 +64,6 @@ class Watchdog:
 
     def status(self) -> str:
         """Return the status line: the number of clients, and the failure of a store that fails."""
-        failure = self._server.context.store_health.failure
+        failure = self._server.context.store_failure
         clients = f"{len(self._server.connections)} clients"
         return f"{clients}; nothing is acknowledged: {failure}" if failure else clients

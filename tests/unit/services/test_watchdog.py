@@ -15,7 +15,7 @@ class Running:
     def __init__(self) -> None:
         self.turns = 0
         self.commit_attempts = -1
-        self.context: Any = SimpleNamespace(store_health=SimpleNamespace(failure=""))
+        self.context: Any = SimpleNamespace(store_failure="")
         self.connections: dict[str, object] = {}
 
     def watched(self) -> Watchdog:
@@ -55,7 +55,7 @@ def test_the_status_names_what_is_wrong_with_the_store() -> None:
     running.connections = {"a": object(), "b": object()}
     watchdog = running.watched()
     assert watchdog.status() == "2 clients"
-    running.context.store_health.failure = "the disk is full"
+    running.context.store_failure = "the disk is full"
     assert watchdog.status() == "2 clients; nothing is acknowledged: the disk is full"
 
 

@@ -8,6 +8,8 @@
                      │ ready            ╰──────────▶ deferred bytes: acknowledgements,
                      ▼                               and deliveries of QoS 1 and 2
               bytes sent at once
+
+The methods under "the shell" are what the driver of the event loop calls; see ``engine.api``.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ from penstock.engine.batch.blocked_publishers import BlockedPublishers
 from penstock.engine.batch.commit import Commit, StoredState
 from penstock.engine.batch.store_health import StoreHealth
 from penstock.engine.batch.timers import Timers
+from penstock.engine.counters import AllCounters
 from penstock.engine.memory.accounts import Accounts
 from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limit_usage import LimitUsage
-from penstock.engine.wire.link import Turn
+from penstock.engine.values.steady_clock import ClockRecord
+from penstock.engine.waiting import Resumable
+from penstock.engine.wire.link import Link, Turn
 
 
 class GroupSource:
@@ -95,6 +100,7 @@ class EngineContext:
         self.events: Events | None = None  # None: no events are written
         self.recorder: FlightRecorder | None = None  # None: the flight recorder is off
         self.timers = Timers()
+        self.now_of_turn: Now | None = None  # the shell's reading of its clocks for this turn
         self.newly_reached: list[LimitUsage] = []  # the shell takes these limits
         self.blocked_publishers = BlockedPublishers(self.turn.waiting)
         self.groups_with_backlog: dict[
@@ -118,6 +124,92 @@ class EngineContext:
             limit_usage.is_watched = True
             self.newly_reached.append(limit_usage)
 
+    # -- the shell: what happened ------------------------------------------------------
+
+    def attach_store(self, bytes_max: int, takes_columns: bool, waits_for_disk: bool) -> None:
+        """Set the properties of the store that gets the commits.
+
+        Args:
+            bytes_max: how many bytes may wait for it; above, no client is read.
+            takes_columns: whether commits have the messages as columns.
+            waits_for_disk: whether a commit takes longer than the turn that seals it.
+        """
+        self.store_health.waiting_bytes_max = bytes_max
+        self.store_health.waits_for_disk = waits_for_disk
+        if takes_columns:
+            self.batch.collect_columns()
+
+    def set_time(self, now: Now) -> None:
+        """Take a reading of the clocks: what is noted from now on has this time."""
+        if self.events is not None:
+            self.events.now_us = now.wall_us
+        if self.recorder is not None:
+            self.recorder.clock.set(now)
+
+    def put_clock(self, record: ClockRecord) -> None:
+        """Have the next commit store the clock, from which the next start continues."""
+        self.batch.put_clock(record)
+
+    def end_turn(self, took_s: float) -> None:
+        """Note that a turn took ``took_s`` seconds: the work of the next ones is adapted to it."""
+        self.turn.work_budget.adapt_to_turn(took_s)
+
+    def resume_soon(self, resumable: Resumable | None) -> None:
+        """Have a connection, if any, continue in the next turn: what held it up is over."""
+        self.turn.waiting.until_turn(resumable)
+
+    def committed(self, commit: Commit) -> None:
+        """Note that ``commit`` and all before it are durable: its packets may be sent."""
+        if self.events is not None:
+            self.events.note_committed()
+        self.store_health.mark_committed(commit)
+
+    def commit_failed(self, why: str) -> None:
+        """Note that the store cannot write, and tries again; ``why`` is one sentence."""
+        self.store_health.mark_failed(why)
+
+    def store_recovered(self) -> None:
+        """Note that the store can write again, and wake the publishers that it blocked."""
+        if self.store_health.mark_recovered():
+            self.blocked_publishers.wake(self.blocked_publishers.store)
+
+    def expect_no_commit(self) -> None:
+        """Note that no commit will follow: a link that is closed waits for none."""
+        self.turn.awaits_no_commit = True
+
+    def limit_batch(self, bytes_max: int) -> None:
+        """Limit the size of a batch, unless the store fails; above, heavy clients wait."""
+        if not self.store_health.is_failing:
+            self.store_health.batch_bytes_max = bytes_max
+
+    # -- the shell: what comes back ----------------------------------------------------
+
+    def take_ready(self) -> list[Link]:
+        """Return the links with bytes to send now; they are the caller's."""
+        ready = self.turn.ready
+        if ready:
+            self.turn.ready = []
+        return ready
+
+    def take_closing(self) -> list[Link]:
+        """Return the links to be closed once their last packets are sent; they are the caller's."""
+        closing = self.turn.closing
+        if closing:
+            self.turn.closing = []
+        return closing
+
+    def take_newly_reached(self) -> list[LimitUsage]:
+        """Return the limits that clients have reached since the last call."""
+        reached = self.newly_reached
+        if reached:
+            self.newly_reached = []
+        return reached
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether work is left for the next turn, see ``Server.resume``."""
+        return self.turn.waiting.has_turn
+
     @property
     def needs_commit(self) -> bool:
         """Return whether the open batch must be committed soon.
@@ -127,8 +219,48 @@ class EngineContext:
         """
         return self.turn.waits_for_batch or self.batch.needs_commit
 
+    @property
+    def has_progress(self) -> bool:
+        """Return whether the open batch has states of sessions, for which no client waits."""
+        return len(self.batch.changed_states) > 0
+
+    @property
+    def batch_bytes(self) -> int:
+        """Return the size of the open batch, in bytes."""
+        return self.batch.size_bytes
+
+    @property
+    def log_end(self) -> int:
+        """Return the log offset that the next message gets."""
+        return self.batch.next_offset
+
+    @property
+    def counters(self) -> AllCounters:
+        """Return what was counted: packets and bytes, commits, sessions that expired."""
+        return self.turn.counters
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Return the bytes for all clients that their systems have not taken yet."""
+        return self.turn.unsent_bytes + self.turn.buffered_bytes
+
+    @property
+    def is_timed(self) -> bool:
+        """Return whether somebody notes times: the clocks should be read before a commit is
+        noted."""
+        return self.events is not None or self.recorder is not None
+
+    @property
+    def store_failure(self) -> str:
+        """Return why the store cannot write, in one sentence; empty while it can."""
+        return self.store_health.failure
+
+    def is_full(self) -> bool:
+        """Return whether so much waits for commits and sockets that no client is read."""
+        return self.store_health.is_full()
+
     def seal(self) -> Commit:
-        """Seal the open batch and begin the next; return its commit."""
+        """Seal the open batch and begin the next; return its commit, which is to be written."""
         if self.events is not None:
             self.events.seal()
         turn = self.turn
@@ -139,8 +271,3 @@ class EngineContext:
             turn.counters.commits += 1
         turn.waiting.sealed()
         return commit
-
-    def store_recovered(self) -> None:
-        """Note that the store can write again, and wake the publishers that it blocked."""
-        if self.store_health.mark_recovered():
-            self.blocked_publishers.wake(self.blocked_publishers.store)

@@ -159,11 +159,14 @@ class Server:
         self.context.tick()
 
     def clock_jumped(self, now: Now) -> None:
-        """Apply a jump of dates: from ``now`` on they have another lead over the steady clock."""
+        """Apply a jump of dates, if there is one: from ``now`` on they have another lead over the
+        steady clock."""
         context = self.context
         by_us = now.lead_us - context.batch.lead_us
+        if by_us == 0:
+            return
         context.batch.lead_us = now.lead_us
-        context.turn.now = None  # the rest of this turn reads the clocks again
+        context.now_of_turn = None  # the rest of this turn reads the clocks again
         if context.recorder is not None:
             context.recorder.clock.set(now)
         events = context.events

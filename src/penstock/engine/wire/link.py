@@ -44,7 +44,6 @@ from mypy_extensions import i64, mypyc_attr
 from penstock.engine.counters import AllCounters
 from penstock.engine.memory.pool import Pool
 from penstock.engine.values.client_record import ClientRecord, Run
-from penstock.engine.values.clock import Now
 from penstock.engine.values.limits import FREE_BYTES
 from penstock.engine.waiting import Resumable, Waiting
 from penstock.engine.wire.aliases import OutboundAliases
@@ -74,7 +73,6 @@ class Turn:
         )
         self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
         self.awaits_no_commit = False  # the store cannot write: no link that is closed drains
-        self.now: Now | None = None  # the shell's reading of its clocks for this turn
 
     @property
     def waits_for_batch(self) -> bool:
