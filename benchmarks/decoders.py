@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import Decoder, Messages, make_decoder
+from penstock.decoding.factory import Decoder, Messages, make_decoder
 from penstock.decoding.sparkplug_schema import payload_class
 from penstock.decoding.topic_pattern import TopicPattern
 

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import Messages, make_decoder
+from penstock.decoding.factory import Messages, make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 
 HASH_MODULUS: Final = 2**61 - 1

@@ -42,9 +42,9 @@ from penstock.protocol.packets import Subscription
 from penstock.services.garbage import collect_in_portions, freezing
 from penstock.store.chunk import encode_key
 from penstock.store.database import PRODUCERS, open_for_reading
-from penstock.store.preparing import DELETE, PUT, Operation, StoredSessionsMirror
 from penstock.store.records import encode_subscription
 from penstock.store.rocks import RocksStore
+from penstock.store.stored_sessions import DELETE, PUT, Operation, StoredSessionsMirror
 from penstock.version import build_kind
 
 SESSIONS_IN_A_COMMIT: Final = 500

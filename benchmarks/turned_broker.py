@@ -31,11 +31,11 @@ from penstock.errors import StoreUnavailable
 from penstock.runtime.driver import Driver
 from penstock.services.authentication import Authentication
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
-from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
+from penstock.store.port import Store
 from penstock.store.rocks import RocksStore
-from penstock.transport.api import Accept, Endpoint, Wire
 from penstock.transport.socket_wire import SocketWire
+from penstock.transport.wire import Accept, Endpoint, Wire
 
 WRITE_BUFFER_BYTES_MAX: Final = 2**20
 

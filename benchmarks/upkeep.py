@@ -34,8 +34,8 @@ from benchmarks.machine import machine
 from benchmarks.pages import PLOTS, write_part
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.parquet_files import NewFile, write_files
-from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import open_table
+from penstock.spark.tables.landed_table import ROWS, LandedTable, PlannedBatch, Selection
 from penstock.spark.tables.upkeep import Upkeep
 
 mpl.use("svg")
@@ -187,7 +187,7 @@ def _commit_files(table: LandedTable, files: list[NewFile]) -> None:
     """Commit files to the table with the read that a landing makes before."""
     landed = table.landed(_SELECTION)
     seen = 0 if landed is None else landed.end
-    table.commit(Batch(_SELECTION, seen, seen + FILES_PER_COMMIT * ROWS_PER_FILE), files)
+    table.commit(PlannedBatch(_SELECTION, seen, seen + FILES_PER_COMMIT * ROWS_PER_FILE), files)
 
 
 def _write_files(table: LandedTable, number: int) -> list[NewFile]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, final
 
-from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
+from penstock.store.port import Store
 from penstock.store.rocks import RocksStore
 from tests.support.crash_image import copy_running
 

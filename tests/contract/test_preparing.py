@@ -27,8 +27,8 @@ from penstock.engine.values.records import (
 from penstock.errors import StoreCorrupt
 from penstock.protocol.packets import Subscription
 from penstock.store.parts import LARGE_BYTES
-from penstock.store.preparing import StoredSessionsMirror, read_subscriptions
 from penstock.store.rocks import RocksStore
+from penstock.store.stored_sessions import StoredSessionsMirror, read_subscriptions
 from tests.support.noted_changes import note_changes
 from tests.support.readable import readable
 

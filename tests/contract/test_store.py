@@ -1,4 +1,4 @@
-"""The store contract: one suite for every store (``store.api``).
+"""The store contract: one suite for every store (``store.port``).
 
 Each test says what must be so after a restart and after a crash.
 """
@@ -29,8 +29,8 @@ from penstock.engine.values.records import (
 from penstock.engine.values.steady_clock import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties, encode_properties
-from penstock.store.api import Store
 from penstock.store.mark import NO_MARK
+from penstock.store.port import Store
 from tests.contract.places import MemoryPlace, Place, RocksPlace
 
 Restart: TypeAlias = Callable[[], Store]

@@ -28,7 +28,7 @@ from penstock.engine.batch.commit import Commit
 from penstock.services import retention
 from penstock.services.child_process import ChildProcess
 from penstock.store import database, large_retained, parts, rocks, watermark
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import Database
 from penstock.store.rocks import RocksStore
 
@@ -71,7 +71,7 @@ def _small(**arguments: Any) -> Options:
     return options
 
 
-def _unsynced(self: Database, batch: Batch, sync: bool = True) -> None:
+def _unsynced(self: Database, batch: StoreBatch, sync: bool = True) -> None:
     del sync
     _write(self, batch, False)
 

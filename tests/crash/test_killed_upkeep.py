@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.tables.api import LandedTable
+from penstock.spark.tables.landed_table import LandedTable
 from penstock.spark.tables.tiers import groups_to_merge
 from penstock.spark.tables.upkeep import Upkeep
 from tests.support.landed_tables import SCHEMA, offsets, opener

@@ -4,13 +4,13 @@ It exists to show that the check of ``test_sync_before_acknowledgement`` can fai
 """
 
 from penstock.cli.main import main
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import Database
 
 _write = Database.write
 
 
-def _write_unsynced(self: Database, batch: Batch, sync: bool = True) -> None:
+def _write_unsynced(self: Database, batch: StoreBatch, sync: bool = True) -> None:
     del sync
     _write(self, batch, False)
 

@@ -23,8 +23,8 @@ from penstock.engine.server.server import Server
 from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.records import RecoveredState
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
-from penstock.store.api import Store
 from penstock.store.identity import EPOCH, find_begin
+from penstock.store.port import Store
 from tests.model.cluster_member import LEASE_S, Member, MemberShell
 from tests.model.cluster_referee import Referee
 from tests.model.device import Device

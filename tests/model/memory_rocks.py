@@ -25,7 +25,7 @@ from penstock.cluster.operations import (
     NotedBatch,
     Operation,
 )
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 
 Content = dict[str, dict[bytes, bytes]]
 """Keys and values of each column family."""
@@ -234,6 +234,6 @@ class StoppedDatabase(MemoryDatabase):
 
     is_replicated = False
 
-    def write(self, batch: Batch, sync: bool = True) -> None:
+    def write(self, batch: StoreBatch, sync: bool = True) -> None:
         assert isinstance(batch, NotedBatch)
         self.write_here(batch.rocks, sync)

@@ -21,7 +21,7 @@ from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.values.clock import Now
 from penstock.engine.values.message import Message
 from penstock.engine.wire.link import Link
-from penstock.store.api import Store
+from penstock.store.port import Store
 
 PUBACK: Final = 4
 PUBREC: Final = 5

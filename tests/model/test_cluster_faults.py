@@ -26,7 +26,7 @@ from penstock.cluster.record import (
 )
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import HistoryMismatch
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from tests.model.cluster_member import Member
 from tests.model.memory_rocks import MemoryDatabase
 from tests.model.test_cluster_simulation import play
@@ -105,7 +105,7 @@ class SelfElectedWriter(LogWriter):
 class HastyDatabase(MemoryDatabase):
     """Writes before it appends."""
 
-    def write(self, batch: Batch, sync: bool = True) -> None:
+    def write(self, batch: StoreBatch, sync: bool = True) -> None:
         assert isinstance(batch, NotedBatch)
         if not batch.is_empty():
             self.write_here(batch.rocks, sync=False)

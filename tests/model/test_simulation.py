@@ -20,10 +20,10 @@ from penstock.engine.values.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Packet, Puback, Publish, Pubrec
 from penstock.protocol.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED
-from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
-from penstock.store.preparing import StoredSessionsMirror
+from penstock.store.port import Store
 from penstock.store.rocks import RocksStore
+from penstock.store.stored_sessions import StoredSessionsMirror
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.model.shell import refusals
 from tests.model.world import TRACE_LENGTH, Disk, World

@@ -32,7 +32,7 @@ from penstock.cluster.operations import NotedBatch, encode_operations
 from penstock.engine.batch.commit import Commit
 from penstock.engine.wire.link import DeferredPackets, Link
 from penstock.store import identity
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import Database
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
@@ -125,16 +125,16 @@ def _tapped(transcript: Transcript, seed: int) -> Iterator[None]:
         say("kept", f"{commit.base_offset} {commit.next_offset}".encode())
         method(store, commit)
 
-    def new_batch(method: Callable[[Database], Batch], database: Database) -> Batch:
+    def new_batch(method: Callable[[Database], StoreBatch], database: Database) -> StoreBatch:
         batch = method(database)
         if isinstance(batch, NotedBatch):
             return batch
         return NotedBatch(cast("Any", batch), database.handles)
 
     def write(
-        method: Callable[[Database, Batch, bool], None],
+        method: Callable[[Database, StoreBatch, bool], None],
         database: Database,
-        batch: Batch,
+        batch: StoreBatch,
         sync: bool = True,
     ) -> None:
         if not isinstance(batch, NotedBatch):  # of a simulation that listens here itself
@@ -142,12 +142,12 @@ def _tapped(transcript: Transcript, seed: int) -> Iterator[None]:
             return
         if committing:
             say("stored", encode_operations(batch.operations))
-        method(database, cast("Batch", batch.rocks), sync)
+        method(database, cast("StoreBatch", batch.rocks), sync)
 
     def write_in_cluster(
-        method: Callable[[Database, Batch, bool], None],
+        method: Callable[[Database, StoreBatch, bool], None],
         database: Database,
-        batch: Batch,
+        batch: StoreBatch,
         sync: bool = True,
     ) -> None:
         assert isinstance(batch, NotedBatch), "a cluster's batches are noted for its log"

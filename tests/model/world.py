@@ -22,7 +22,7 @@ from penstock.engine.values.message import Message
 from penstock.engine.values.states import CONNECTED
 from penstock.engine.wire.link import Link
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
-from penstock.store.api import Store
+from penstock.store.port import Store
 from tests.model.device import Device, Profile
 from tests.model.ledger import Ledger
 from tests.model.shell import Pipe, Shell

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.auth.http_requests import HttpMethod
 from penstock.cli.top.broker_api import AdminApi
-from penstock.cluster.etcd_client import EtcdClient, Login, NoAnswer
+from penstock.cluster.etcd_client import EtcdClient, EtcdLogin, NoAnswer
 from penstock.config.registry import RegistryDefinition
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.decoding.registry import Registry, RegistryUnavailable
@@ -171,7 +171,7 @@ def test_an_admin_process_that_drips_headers_is_given_up_in_time(
 def test_a_server_of_etcd_that_drips_headers_is_given_up_in_time(
     sick: Dripping, others: ThreadPoolExecutor
 ) -> None:
-    client = EtcdClient([sick.url], Login(), ssl.create_default_context())
+    client = EtcdClient([sick.url], EtcdLogin(), ssl.create_default_context())
     asked = others.submit(client.change, "/v3/kv/put", {}, time.monotonic() + LIMIT_S)
     with pytest.raises(NoAnswer, match="does not answer"):
         answer_of(sick, asked)

@@ -30,11 +30,17 @@ from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.parquet_files import NewFile
 from penstock.spark.session import SparkFailed
-from penstock.spark.tables.api import ROWS, Batch, Selection, Span, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import ErasedMessages
+from penstock.spark.tables.landed_table import (
+    ROWS,
+    PlannedBatch,
+    Selection,
+    Span,
+    TableCommitFailed,
+)
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.status import table_status
 from penstock.spark.tables.upkeep_record import read_upkeep_record
@@ -282,7 +288,7 @@ def test_a_crash_between_the_two_commits_is_mended_by_the_replay(
     with monkeypatch.context() as crash:
         commit = DeltaMessageTable.commit
 
-        def killed(self: DeltaMessageTable, batch: Batch, files: list[NewFile]) -> Any:
+        def killed(self: DeltaMessageTable, batch: PlannedBatch, files: list[NewFile]) -> Any:
             if self.path == table.path and files:
                 raise TableCommitFailed("killed before the rows")
             return commit(self, batch, files)

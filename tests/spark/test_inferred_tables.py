@@ -17,10 +17,10 @@ from vega_datasets import local_data
 from penstock.config.table import TableDefinition, Tables
 from penstock.decoding.inference.toml import table_lines
 from penstock.spark.jobs.tables import RunSettings, TablesRun
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.inferred import infer_and_check_tables
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.spark.tables.sample import newest_messages
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter

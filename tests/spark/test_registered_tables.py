@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import ROWS
 from tests.spark.log_writer import LogWriter
 from tests.spark.test_declared_tables import offsets
 from tests.spark.test_isolated_tables import Begin, declared, failure_of, run

@@ -21,9 +21,9 @@ from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.ranges import TASK_OFFSETS_MIN
 from penstock.spark.table_selection import AnyTable
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.dry_run import land_sample
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.sql.session import SqlSession
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter

@@ -27,10 +27,10 @@ from penstock.spark.arrow_maps import ArrowFunction
 from penstock.spark.derived.appending import AppendTarget
 from penstock.spark.jobs.steps import begin
 from penstock.spark.parquet_files import NewFile
-from penstock.spark.tables.api import LandedTable, QueryBatch, Selection
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import LandedTable, QueryBatch, Selection
 from penstock.store.mark import NO_MARK
 from tests.support.landing_histories import FORMATS, FaultyTable, Killed, read_columns
 

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 from penstock.cli.main import main
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import Database
 
 _write = Database.write
 
 
-def _write_or_hang(self: Database, batch: Batch, sync: bool = True) -> None:
+def _write_or_hang(self: Database, batch: StoreBatch, sync: bool = True) -> None:
     if threading.current_thread().name == "committer" and Path(os.environ["HANGS_WITH"]).exists():
         threading.Event().wait()
     _write(self, batch, sync)

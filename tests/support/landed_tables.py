@@ -14,10 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from penstock.spark.parquet_files import NewFile, write_files
-from penstock.spark.tables.api import ROWS, Batch, LandedTable, Outcome, Selection
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import ROWS, LandedTable, Outcome, PlannedBatch, Selection
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -80,7 +80,7 @@ def written(table: LandedTable, found: pa.Table) -> list[NewFile]:
 def land(table: LandedTable, start: int, end: int, seen: int | None = None) -> Outcome:
     """Rows of these offsets, on top of what the table is thought to end at: at the first, unless
     something else is given."""
-    batch = Batch(SELECTION, start if seen is None else seen, end)
+    batch = PlannedBatch(SELECTION, start if seen is None else seen, end)
     return table.commit(batch, written(table, rows(start, end)))
 
 

@@ -34,17 +34,17 @@ from penstock.spark.arrow_maps import ArrowFunction
 from penstock.spark.jobs.resuming import resume
 from penstock.spark.jobs.steps import EpochBegun, LandingSteps, begin
 from penstock.spark.parquet_files import NewFile
-from penstock.spark.tables.api import (
-    DEAD_LETTERS,
-    ROWS,
-    Batch,
-    LandedTable,
-    Outcome,
-    Selection,
-)
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import (
+    DEAD_LETTERS,
+    ROWS,
+    LandedTable,
+    Outcome,
+    PlannedBatch,
+    Selection,
+)
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.store.mark import NO_MARK, PATH_RUNS_MAX, Mark, Run
 from penstock.stream.client import Continuation, StreamOffsets
@@ -186,7 +186,7 @@ class FaultyTable:
     def __getattr__(self, name: str) -> object:
         return getattr(self._table, name)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+    def commit(self, batch: PlannedBatch, files: Sequence[NewFile]) -> Outcome:
         self._interrupt()
         outcome = self._table.commit(batch, files)
         self._interrupt()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rocksdict import ColumnFamily, WriteBatch
 
 from penstock.store.database import Database
-from penstock.store.preparing import DELETE, DELETE_RANGE, PUT, Operation
 from penstock.store.rocks import RocksStore
+from penstock.store.stored_sessions import DELETE, DELETE_RANGE, PUT, Operation
 
 
 class _NotedBatch:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from penstock.config.upkeep import UpkeepDefinition
-from penstock.spark.tables.api import Outcome
+from penstock.spark.tables.landed_table import Outcome
 from penstock.spark.tables.upkeep import Upkeep
 from tests.support.landed_tables import SCHEMA, land, landed_end, opener
 

@@ -5,6 +5,6 @@ reads events from the stream service, and none of its modules imports ``engine``
 ``transport`` itself. The broker imports none of its modules. ``service`` is the process and ``web``
 its HTTP application. ``broker`` sends requests to the broker, ``disk`` measures free space,
 ``health`` has the health checks, ``exposition`` writes metrics for Prometheus, ``access``
-authenticates requests, ``api`` serves the operations listed in ``operations``, ``page`` serves the
-page of operators.
+authenticates requests, ``json_api`` serves the operations listed in ``operations``, ``page`` serves
+the page of operators.
 """

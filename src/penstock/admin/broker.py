@@ -26,7 +26,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, final
 from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.disk import with_disk
 from penstock.control.client import Request, ask, ask_patiently
-from penstock.control.login_requests import ConfirmLogin, LogIn, Login
+from penstock.control.login_requests import ConfirmLogin, LogIn, LoginOutcome
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import RankSessions
 
@@ -119,14 +119,16 @@ class BrokerRequests:
         """
         return await self._commands.run(lambda: ask_patiently(self.data_dir, request, answer))
 
-    async def log_in(self, request: LogIn) -> Login:
+    async def log_in(self, request: LogIn) -> LoginOutcome:
         """Have the broker check a password; return its answer.
 
         Raises:
             PenstockError: the broker is not reached or does not answer in time, or too many
                 logins wait.
         """
-        return await self._logins.run(lambda: ask(self.data_dir, request, Login, LOGIN_S_MAX))
+        return await self._logins.run(
+            lambda: ask(self.data_dir, request, LoginOutcome, LOGIN_S_MAX)
+        )
 
     async def confirm(self, request: ConfirmLogin) -> str:
         """Return the present role of an operator that logged in; "" if it has none.

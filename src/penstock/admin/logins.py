@@ -31,7 +31,7 @@ from penstock.control.login_requests import (
     WRONG_LOGIN,
     ConfirmLogin,
     LogIn,
-    Login,
+    LoginOutcome,
 )
 
 PAGE_IDLE_S: Final = 1800.0
@@ -201,13 +201,15 @@ class Logins:
 
     async def _check_password(
         self, user: str, password: str, address: str, via: str
-    ) -> Login | HttpRefusal:
+    ) -> LoginOutcome | HttpRefusal:
         if not self._has_users:
             return _REFUSALS[WRONG_LOGIN]
         found = await self._broker.log_in(LogIn(user, password, address, via))
         return _REFUSALS.get(found.refused, _UNAVAILABLE) if found.refused else found
 
-    def _open_session(self, sessions: Sessions, key: bytes, found: Login, address: str) -> Session:
+    def _open_session(
+        self, sessions: Sessions, key: bytes, found: LoginOutcome, address: str
+    ) -> Session:
         grant = AdminGrant(found.user, found.role)
         return sessions.open(key, grant, address, found.password_fingerprint, found.lasts_s)
 

@@ -30,7 +30,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from penstock.admin.access import Gate
-from penstock.admin.api import api_routes, refusal
 from penstock.admin.broker import BrokerRequests
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
@@ -44,6 +43,7 @@ from penstock.admin.health import (
     check_liveness,
     check_readiness,
 )
+from penstock.admin.json_api import api_routes, refusal
 from penstock.admin.logins import HttpRefusal, Logins
 from penstock.admin.page.routes import page_routes
 from penstock.control.metric_requests import Health

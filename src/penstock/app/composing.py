@@ -35,7 +35,7 @@ from penstock.errors import ConfigError
 from penstock.regular_file import read_regular
 from penstock.runtime.dialler import with_established_mark
 from penstock.runtime.machine_clock import MachineClock
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.tls import read_authorities, read_pair
 
@@ -183,8 +183,8 @@ def _http_method(login: HttpLogin) -> Method:
 def prepared_sessions(settings: Settings) -> PreparedSessions:
     """Return an empty ``PreparedSessions`` for an engine that is made later with these settings.
 
-    A standby fills it from its store and applies each change (``store.preparing``). After a change
-    of the settings the standby needs a new one.
+    A standby fills it from its store and applies each change (``store.stored_sessions``). After a
+    change of the settings the standby needs a new one.
     """
     limits = engine_limits(settings, settings.listener)
     by_name = {other.name: engine_limits(settings, other) for other in settings.listener.others}

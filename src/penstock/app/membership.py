@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Final, final
 
 from penstock.app.children import Children
-from penstock.app.preparing import StandbySessions
 from penstock.app.reloading import check_files, configure_logs, outcome, report, reread
 from penstock.app.running import (
     EXIT_OK,
@@ -31,6 +30,7 @@ from penstock.app.running import (
 )
 from penstock.app.seeding import Seeding
 from penstock.app.standby_listeners import StandbyListeners, references
+from penstock.app.standby_sessions import StandbySessions
 from penstock.app.waiting import DiskWait
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connector_for

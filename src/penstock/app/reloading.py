@@ -52,9 +52,9 @@ from penstock.services.retention import RetentionLimits
 from penstock.services.service_manager import ServiceManager
 from penstock.services.status import StatusReports
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
-from penstock.transport.api import Accept
 from penstock.transport.listener import OpenListener
 from penstock.transport.tls import certificates_of
+from penstock.transport.wire import Accept
 
 logger = get_logger(__name__)
 

@@ -71,15 +71,15 @@ from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import StatusReports
 from penstock.services.sys_topics import SysTopics
 from penstock.services.watchdog import Watchdog
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.telemetry.terminal import print_line
-from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepare_descriptors
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.tls import identity
+from penstock.transport.wire import Accept, Wire
 from penstock.version import __version__, build_kind
 
 logger = get_logger(__name__)

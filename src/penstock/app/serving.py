@@ -35,11 +35,11 @@ from penstock.errors import ConfigError, HistoryMismatch, StoreCorrupt, StoreErr
 from penstock.services.certificates import CertificateWatch
 from penstock.services.nats_server import nats_server_running
 from penstock.services.service_manager import ServiceManager
-from penstock.store.api import Store
 from penstock.store.diagnosis import corrupt_view
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
+from penstock.store.port import Store
 from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import get_logger

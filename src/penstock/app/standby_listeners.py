@@ -32,11 +32,11 @@ from penstock.engine.values.addresses import ip_of
 from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors
-from penstock.transport.api import Accept
 from penstock.transport.descriptors import prepare_descriptors
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.relaying import RelayedConnection, Relaying
 from penstock.transport.tls import certificates_of
+from penstock.transport.wire import Accept
 
 WAIT_S: Final = 5.0
 """Longest time in seconds that a relayed client waits for a primary; a takeover takes less."""

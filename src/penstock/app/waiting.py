@@ -30,9 +30,9 @@ from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMe
 from penstock.errors import StoreUnavailable
 from penstock.runtime.committer import RETRY_S_FIRST, RETRY_S_LAST
 from penstock.services.control import Control
-from penstock.store.api import Store
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.faults import probe
+from penstock.store.port import Store
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.version import __version__, build_kind
 

@@ -56,7 +56,7 @@ class FlowUnavailable(PenstockError):
     """Raised when the broker did not report the flow."""
 
 
-class Login(NamedTuple):
+class UserAndPassword(NamedTuple):
     """User name and password; both None for an anonymous client."""
 
     username: str | None
@@ -90,7 +90,7 @@ def show_flow(
 
     Window, queue, drops and limits of each client, those at a limit first.
     """
-    login = Login(username, _password(password_file))
+    login = UserAndPassword(username, _password(password_file))
     address = _configured_address(config) if broker is None else _address(broker)
     flows = read_flows(address, login, timeout_s)
     if as_json:
@@ -99,7 +99,7 @@ def show_flow(
         Screen(pipe_width=_PIPE_WIDTH).print(flow_table(flows, rows))
 
 
-def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObject]:
+def read_flows(address: Address, login: UserAndPassword, timeout_s: float) -> list[JsonObject]:
     """Return the flow of every session of the broker, those at a limit first.
 
     Raises:

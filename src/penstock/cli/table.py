@@ -153,7 +153,7 @@ def status(
     with require_spark():
         from penstock.cli.table_rows import lost_line
         from penstock.spark.contents import open_landed, read_contents, read_landed_end
-        from penstock.spark.tables.api import ROWS
+        from penstock.spark.tables.landed_table import ROWS
         from penstock.spark.tables.lost_rows import find_lost_rows
     contents = read_contents(table.absolute())
     service = place.reach(access)
@@ -189,8 +189,8 @@ def show(
     with require_spark():
         from penstock.cli.table_rows import lost_line, print_lost_rows, print_rows, print_values
         from penstock.spark.contents import newest_rows, open_landed
-        from penstock.spark.tables.api import ROWS
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
+        from penstock.spark.tables.landed_table import ROWS
         from penstock.spark.tables.lost_rows import find_lost_rows
     if lost:
         landed, selection_of = open_landed(table.absolute())

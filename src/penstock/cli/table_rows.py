@@ -20,8 +20,8 @@ from penstock.telemetry.logs import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.tables.api import LandedTable, Span
     from penstock.spark.tables.erased import ErasedMessages
+    from penstock.spark.tables.landed_table import LandedTable, Span
     from penstock.spark.tables.lost_rows import LostRows
 
 

@@ -253,8 +253,8 @@ def validate(
     tables, (address, credentials) = _select_tables(config, names, server, access)
     with require_spark():
         from penstock.spark.derived.derived_table import DerivedTable
-        from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.dry_run import land_sample
+        from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         samples = [
@@ -352,7 +352,7 @@ def _is_empty(start: int | datetime, end: int | datetime) -> bool:
 
 
 def _status_pairs(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
-    from penstock.spark.tables.api import DEAD_LETTERS
+    from penstock.spark.tables.landed_table import DEAD_LETTERS
 
     rows, dead_letters, lag = found.rows, found.dead_letters, found.lag
     behind = "unknown: no stream service answers"

@@ -44,7 +44,7 @@ from penstock.runtime.dialler import Dialler
 from penstock.runtime.driver import Driver
 from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.server_addresses import ServerAddresses
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.backoff import Backoff
 

@@ -27,8 +27,8 @@ from penstock.engine.api import Server
 from penstock.engine.values.records import RecoveredState
 from penstock.errors import PublishFailed
 from penstock.runtime.machine_clock import MachineClock
-from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
+from penstock.store.port import Store
 
 _NO_LOG: Final = ""  # epoch of a store without a log
 

@@ -19,7 +19,7 @@ from typing import Final
 from penstock.client.client_engine import ClientEngine
 from penstock.engine.values.records import RecoveredState
 from penstock.errors import ConfigError, StoreError
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

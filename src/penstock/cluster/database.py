@@ -26,7 +26,7 @@ from penstock.cluster.tally import Tally
 from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown, StoreUnavailable
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import (
     CLUSTER_POSITION_KEY,
     STORE_DIRECTORY,
@@ -56,11 +56,11 @@ class ClusterDatabase(Database):
         self._view = view
         self._is_behind = False
 
-    def new_batch(self) -> Batch:
+    def new_batch(self) -> StoreBatch:
         """Return an empty batch that records its operations for the log."""
         return NotedBatch(self.rocks_batch(), self.handles)
 
-    def write(self, batch: Batch, sync: bool = True) -> None:
+    def write(self, batch: StoreBatch, sync: bool = True) -> None:
         """Append ``batch`` to the log, then write it to RocksDB; see ``Database.write``.
 
         Raises:

@@ -60,14 +60,14 @@ class EtcdError(Exception):
         self.code = code
 
 
-class Login(NamedTuple):
+class EtcdLogin(NamedTuple):
     """A user of etcd and the password; both are empty if no login is needed."""
 
     user: str = ""
     password: str = ""
 
 
-def read_login(file: str) -> Login:
+def read_login(file: str) -> EtcdLogin:
     """Return the login in ``file``, which is ``USER:PASSWORD`` in one line; for an empty ``file``
     return an empty login.
 
@@ -75,7 +75,7 @@ def read_login(file: str) -> Login:
         ConfigError: the file cannot be read, or has another content.
     """
     if not file:
-        return Login()
+        return EtcdLogin()
     try:
         line = read_regular(file, _FILE_BYTES_MAX).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def read_login(file: str) -> Login:
     user, colon, password = line.partition(":")
     if not user or not colon or "\n" in line:
         raise ConfigError(f"cluster.credentials_file: {file} needs USER:PASSWORD in one line")
-    return Login(user, password)
+    return EtcdLogin(user, password)
 
 
 def to_base64(data: bytes) -> str:
@@ -179,7 +179,7 @@ class EtcdClient:
         tls: the TLS context for ``https`` URLs.
     """
 
-    def __init__(self, urls: Sequence[str], login: Login, tls: ssl.SSLContext) -> None:
+    def __init__(self, urls: Sequence[str], login: EtcdLogin, tls: ssl.SSLContext) -> None:
         self._servers = [_Server(url, tls) for url in urls]
         self._login = login
         self._current_index = 0

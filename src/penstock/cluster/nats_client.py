@@ -49,7 +49,7 @@ from struct import Struct
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from penstock.cluster.nats_login import Login
+from penstock.cluster.nats_login import NatsLogin
 from penstock.cluster.nats_protocol import (
     PING,
     PONG,
@@ -131,7 +131,7 @@ class NatsClient:
         self,
         urls: Sequence[str],
         name: str,
-        login: Login,
+        login: NatsLogin,
         tls: Callable[[], ssl.SSLContext],
         version_min: tuple[int, ...] = (),
         subjects: Sequence[str] = (),

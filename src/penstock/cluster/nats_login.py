@@ -25,7 +25,7 @@ _FILE_BYTES_MAX: Final = 64 * 1024
 
 
 @final
-class Login:
+class NatsLogin:
     """The login of a connection.
 
     Args:
@@ -48,10 +48,10 @@ class Login:
         return self._fields | {"sig": text}
 
 
-NO_LOGIN: Final = Login({})
+NO_LOGIN: Final = NatsLogin({})
 
 
-def read_login(file: str) -> Login:
+def read_login(file: str) -> NatsLogin:
     """Return the login in ``file``; ``NO_LOGIN`` for an empty ``file``.
 
     Raises:
@@ -73,10 +73,10 @@ def read_login(file: str) -> Login:
             " or the credentials of a NATS user"
         )
     user, colon, password = line.partition(":")
-    return Login({"user": user, "pass": password} if colon else {"auth_token": line})
+    return NatsLogin({"user": user, "pass": password} if colon else {"auth_token": line})
 
 
-def _of_user(file: str, jwt: str, found: re.Match[str] | None) -> Login:
+def _of_user(file: str, jwt: str, found: re.Match[str] | None) -> NatsLogin:
     if find_spec("cryptography") is None:
         raise ConfigError(
             f"cluster.credentials_file: {file} is the credentials file of a NATS user, which needs"
@@ -95,4 +95,4 @@ def _of_user(file: str, jwt: str, found: re.Match[str] | None) -> Login:
         raise mistake
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise ConfigError(f"cluster.credentials_file: the key in {file} is damaged")
-    return Login({"jwt": jwt}, raw[2:-2])
+    return NatsLogin({"jwt": jwt}, raw[2:-2])

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import Network
 from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
 @takes_effect(AT_ONCE)
-class Access(Group):
+class Access(SettingsGroup):
     """Users, their permissions, and the delays and bans after wrong passwords. A reload reads
     password_file and acl_file again."""
 

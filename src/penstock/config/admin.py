@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import OptionalBindAddress
 from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
@@ -14,7 +14,7 @@ Role = Literal["viewer", "operator", "admin"]
 
 
 @takes_effect(AT_ONCE)
-class Admin(Group):
+class Admin(SettingsGroup):
     """The admin process: health checks, metrics, the API and a page for operators over HTTP, beside
     the broker (docs/monitoring.md)."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.limits import BROKER_LIMITS, Limits
 from penstock.config.remote_url import RemoteUrl
 from penstock.config.values import (
@@ -19,7 +19,7 @@ from penstock.engine.values.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.values.topics import is_topic_filter, without_share_prefix
 
 
-class ForwardingRule(Group):
+class ForwardingRule(SettingsGroup):
     """Messages that a bridge forwards, and their topics at both ends."""
 
     topic_filters: tuple[BridgedFilter, ...] = Field(min_length=1, max_length=1000)
@@ -45,7 +45,7 @@ class ForwardingRule(Group):
     """Forward retained messages as retained ones; false forwards everything without RETAIN."""
 
 
-class RemoteBroker(Group):
+class RemoteBroker(SettingsGroup):
     """A remote broker, and the messages that are forwarded to it and taken from it."""
 
     name: BridgeName
@@ -214,7 +214,7 @@ def _is_below_dollar(prefix: str, topic_filter: str) -> bool:
     return (prefix + without_share_prefix(topic_filter)).startswith("$")
 
 
-class Bridge(Group):
+class Bridge(SettingsGroup):
     """Bridges to other brokers, see docs/bridges.md."""
 
     remotes: tuple[RemoteBroker, ...] = Field(default=(), max_length=100)

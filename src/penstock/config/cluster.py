@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import OptionalBindAddress
 from penstock.engine.values.change_effects import RESTART, takes_effect
 
@@ -19,7 +19,7 @@ SCHEMES: Final = ("nats", "tls", "http", "https")
 
 
 @takes_effect(RESTART)
-class Cluster(Group):
+class Cluster(SettingsGroup):
     """A cluster of brokers with one log of commits on a majority of machines
     (docs/cluster.md)."""
 

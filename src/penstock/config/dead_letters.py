@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import DeadLetterTopic
 
 
-class DeadLetters(Group):
+class DeadLetters(SettingsGroup):
     """Messages that were dropped on their way to a session, published again as dead letters."""
 
     topic: DeadLetterTopic = ""

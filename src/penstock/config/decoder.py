@@ -15,7 +15,7 @@ from penstock.config.column_type import (
     innermost,
     parse_type,
 )
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.registry import RegistryDefinition
 
 Kind = Literal[
@@ -94,7 +94,7 @@ def column_name_mistake(names: list[str]) -> str:
     return ""
 
 
-class Column(Group):
+class Column(SettingsGroup):
     """One column of a decoded payload. `"float"` is short for `{ type = "float" }`."""
 
     type: Annotated[str, AfterValidator(_canonical_type)]
@@ -216,7 +216,7 @@ class Column(Group):
             raise ValueError(f"a column of type {kind} has no setting binary, binary has")
 
 
-class DecoderDefinition(Group):
+class DecoderDefinition(SettingsGroup):
     """The way from payloads to rows. `"text"` is short for `{ kind = "text" }`."""
 
     kind: Kind

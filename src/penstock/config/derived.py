@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
 from penstock.config.values import GroupName, LocalDirectory, TableName
 
@@ -68,7 +68,7 @@ def _checked_aggregate(value: str) -> str:
     return value
 
 
-class DerivedDefinition(Group):
+class DerivedDefinition(SettingsGroup):
     """A table that is computed from the rows of a declared one."""
 
     name: TableName

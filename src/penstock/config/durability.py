@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import LocalPath, TopicFilter
 from penstock.engine.values.change_effects import AT_ONCE
 from penstock.engine.values.declared_limits import ProducerLimits
 
 
-class Storage(Group):
+class Storage(SettingsGroup):
     """The place of stored messages, and how long they are kept."""
 
     persistence: Literal["file", "memory"] = "file"

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import EventKind, MessageFilter
 from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 from penstock.engine.values.event_kinds import KINDS
@@ -16,7 +16,7 @@ STREAM_FILTER: Final = "$events/#"
 
 
 @takes_effect(AT_ONCE)
-class Events(Group):
+class Events(SettingsGroup):
     """The broker's record of what happens to clients and messages: in the log the stream "events",
     see docs/audit.md, and in memory the flight recorder, see docs/why.md."""
 

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from penstock.engine.values.change_effects import RESTART, ChangeEffect, effect_declared_by
 
 
-class Group(BaseModel):
+class SettingsGroup(BaseModel):
     """The base of all groups: refuses unknown settings, and cannot be changed after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

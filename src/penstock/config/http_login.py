@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.web_url import check_web_url
 
 
-class HttpLogin(Group):
+class HttpLogin(SettingsGroup):
     """An HTTP service that authenticates users and gives their permissions; see
     docs/security.md."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
@@ -14,7 +14,7 @@ Algorithm = Literal[
 ]  # fmt: skip
 
 
-class JwtLogin(Group):
+class JwtLogin(SettingsGroup):
     """JSON Web Tokens as passwords (RFC 7519); see docs/security.md. Needs penstock[jwt]."""
 
     keys: str = ""

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import checked_topic_filter
 from penstock.engine.values.declared_limits import BrokerLimits, ClientLimits, MemoryLimits
 
@@ -18,7 +18,7 @@ BROKER_LIMITS: Final = frozenset(BrokerLimits.__annotations__)
 """The names in `Limits` that hold for the whole broker and cannot differ by listener."""
 
 
-class Limits(BrokerLimits, ClientLimits, Group):
+class Limits(BrokerLimits, ClientLimits, SettingsGroup):
     """Limits on what clients may ask for, and on what the broker keeps for them."""
 
     @field_validator("mqueue_priorities")
@@ -34,7 +34,7 @@ class Limits(BrokerLimits, ClientLimits, Group):
         return priorities
 
 
-class Budget(Group):
+class Budget(SettingsGroup):
     """Memory that clients may make the broker hold."""
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from penstock.config.address import Address, SocketFile
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.limits import BROKER_LIMITS, Limits
 from penstock.config.values import (
     FileMode,
@@ -34,7 +34,7 @@ from penstock.engine.values.declared_limits import ConnectionLimits
 MAIN_LISTENER: Final = "main"
 
 
-class Certificate(Group):
+class Certificate(SettingsGroup):
     """A certificate and its key, for one host name."""
 
     certificate: str = Field(min_length=1)
@@ -44,7 +44,7 @@ class Certificate(Group):
     """PEM file of the private key, without a password."""
 
 
-class Endpoint(Group):
+class Endpoint(SettingsGroup):
     """The transport and address of a listener, and whether clients need a user name there."""
 
     kind: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import ListenerName
 from penstock.engine.values.change_effects import NEW_CONNECTIONS, takes_effect
 from penstock.engine.values.client_groups import OTHER
@@ -17,7 +17,7 @@ GROUPS_MAX: Final = 64
 
 
 @takes_effect(NEW_CONNECTIONS)
-class ClientGroup(Group):
+class ClientGroupSettings(SettingsGroup):
     """Clients that metrics count together: those that fit all of client, user and listener."""
 
     name: ListenerName
@@ -36,7 +36,7 @@ class ClientGroup(Group):
     """Name of the listener that the clients use, as "main"; empty for any."""
 
     @model_validator(mode="after")
-    def _selects_clients(self) -> ClientGroup:
+    def _selects_clients(self) -> ClientGroupSettings:
         if self.name == OTHER:
             raise ValueError(
                 f"{OTHER!r} is the client group of all other clients; take another name"
@@ -49,10 +49,10 @@ class ClientGroup(Group):
 
 
 @takes_effect(NEW_CONNECTIONS)
-class Metrics(Group):
+class Metrics(SettingsGroup):
     """The clients that metrics count together (docs/monitoring.md)."""
 
-    client_groups: tuple[ClientGroup, ...] = Field(default=(), max_length=GROUPS_MAX)
+    client_groups: tuple[ClientGroupSettings, ...] = Field(default=(), max_length=GROUPS_MAX)
     """Client groups, at most 64, each with a name and any of client, user and listener; a client
     counts in the first that fits, and after a reload in the one it had until it connects anew."""
 

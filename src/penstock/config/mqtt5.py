@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import PrintableText
 from penstock.engine.values.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
 @takes_effect(NEW_CONNECTIONS)
-class Mqtt5(Group):
+class Mqtt5(SettingsGroup):
     """Features of MQTT 5: information for clients, and checks for them."""
 
     response_information: PrintableText = Field(default="", max_length=1000)

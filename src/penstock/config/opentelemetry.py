@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
 ATTRIBUTES_MAX: Final = 64
@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,127}")
 
 
 @takes_effect(AT_ONCE)
-class OpenTelemetry(Group):
+class OpenTelemetry(SettingsGroup):
     """Metrics and traces of messages for an OpenTelemetry collector, sent by a process beside the
     broker (docs/opentelemetry.md)."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import LocalDirectory
 from penstock.config.web_url import check_web_url
 
 
-class RegistryDefinition(Group):
+class RegistryDefinition(SettingsGroup):
     """A schema registry that speaks Confluent's REST API."""
 
     url: str

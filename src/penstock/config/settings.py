@@ -14,7 +14,7 @@ from penstock.config.cluster import Cluster
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
 from penstock.config.events import STREAM_FILTER, STREAM_NAME, Events
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
 from penstock.config.limits import Limits, Memory
@@ -28,7 +28,7 @@ from penstock.config.stream import Stream, StreamDefinition
 from penstock.config.table import Tables
 
 
-class Settings(Group):
+class Settings(SettingsGroup):
     """All settings of a broker."""
 
     listener: MainListener = MainListener()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import ShareName, SharingStrategy
 
 
-class ShareGroupStrategy(Group):
+class ShareGroupStrategy(SettingsGroup):
     """The strategy of one group of shared subscriptions."""
 
     group: ShareName
@@ -18,7 +18,7 @@ class ShareGroupStrategy(Group):
     """The strategy of this group, with the values of sharing.strategy."""
 
 
-class Sharing(Group):
+class Sharing(SettingsGroup):
     """Shared subscriptions, $share/GROUP/FILTER: each message goes to one member of the group."""
 
     enabled: bool = True

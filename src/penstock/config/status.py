@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.engine.values.change_effects import AT_ONCE, takes_effect
 
 
 @takes_effect(AT_ONCE)
-class Status(Group):
+class Status(SettingsGroup):
     """The broker's reports about itself, to clients and in its log."""
 
     sys_interval_s: float = Field(default=10.0, ge=0, le=86_400)
@@ -33,7 +33,7 @@ class Status(Group):
 
 
 @takes_effect(AT_ONCE)
-class Log(Group):
+class Log(SettingsGroup):
     """The log lines of the broker, and where it writes them."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"

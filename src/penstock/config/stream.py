@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from penstock.config.address import Address
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.values import BindAddress, StreamName, TopicFilter
 from penstock.engine.values.change_effects import AT_ONCE, RESTART, takes_effect
 
 
-class StreamDefinition(Group):
+class StreamDefinition(SettingsGroup):
     """A named part of the log that Spark and other readers can read."""
 
     name: StreamName
@@ -39,7 +39,7 @@ class StreamDefinition(Group):
 
 
 @takes_effect(AT_ONCE)
-class Stream(Group):
+class Stream(SettingsGroup):
     """The stream service, from which Spark reads the log (Arrow Flight, a process of its own)."""
 
     enabled: Annotated[bool, RESTART] = True

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.config.derived import DerivedDefinition
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 from penstock.config.topic_pattern import TopicPatternText
 from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
 from penstock.config.values import (
@@ -23,7 +23,7 @@ from penstock.engine.values.change_effects import TABLE_JOBS, takes_effect
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
 
-class RepeatsDefinition(Group):
+class RepeatsDefinition(SettingsGroup):
     """Deduplication of messages that publishers sent again, so that each is landed once."""
 
     column: str = ""
@@ -45,7 +45,7 @@ class RepeatsDefinition(Group):
         return self
 
 
-class TableDefinition(Group):
+class TableDefinition(SettingsGroup):
     """A declared table: which messages land in it, how they become rows, and where the rows are
     kept."""
 
@@ -141,7 +141,7 @@ class TableDefinition(Group):
         return self
 
 
-class IcebergNames(Group):
+class IcebergNames(SettingsGroup):
     """The catalog and namespace of tables of format iceberg."""
 
     catalog: CatalogName = "penstock"
@@ -153,7 +153,7 @@ class IcebergNames(Group):
 
 
 @takes_effect(TABLE_JOBS)
-class Tables(Group):
+class Tables(SettingsGroup):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
     dir: LocalDirectory = "tables"

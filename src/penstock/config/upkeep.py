@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from penstock.config.group import Group
+from penstock.config.group import SettingsGroup
 
 _NEW_NAMES: Final = {"compact_commits": "merge_files", "compact_bytes": "file_bytes"}
 
 
-class UpkeepDefinition(Group):
+class UpkeepDefinition(SettingsGroup):
     """Upkeep that a table's job does between two commits: merging small files and removing old
     ones."""
 

@@ -91,7 +91,7 @@ class MatchingSubscription(msgspec.Struct, frozen=True):
     no_local: bool
 
 
-class Group(msgspec.Struct, frozen=True):
+class ExplainedGroup(msgspec.Struct, frozen=True):
     """A shared subscription of the client that matches the topic, and its members."""
 
     filter: str
@@ -148,7 +148,7 @@ class Explanation(msgspec.Struct, frozen=True):
     waiting: list[dict[str, Any]] = []
     filters: list[str] = []
     subscriptions: list[MatchingSubscription] = []
-    groups: list[Group] = []
+    groups: list[ExplainedGroup] = []
     may_receive: bool = True
     may_publish: bool = True
     receive_rule: str = ""

@@ -23,7 +23,7 @@ ShortText = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class LogIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log_in", tag_field="do"):
-    """Check the password of an operator; ``done`` is ``Login``.
+    """Check the password of an operator; ``done`` is ``LoginOutcome``.
 
     Attributes:
         user: the user name; empty where the password is a JSON Web Token, which says it.
@@ -42,7 +42,7 @@ class LogIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log_in
         return f"LogIn({self.user!r}, {self.address!r})"
 
 
-class Login(msgspec.Struct, frozen=True):
+class LoginOutcome(msgspec.Struct, frozen=True):
     """The outcome of a login.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Decodes payloads and topics to columns: Arrow in, Arrow out, without Spark.
 
-    api             a decoder made from its definition (config/decoder.py)
+    factory         a decoder made from its definition (config/decoder.py)
     decoder         the interface of decoders, and their result: rows, and broken messages
     rows            collects the rows of a batch, portion by portion
     topic_pattern   the named levels of a topic, as columns

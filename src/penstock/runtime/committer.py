@@ -43,7 +43,7 @@ from typing import Final, final
 
 from penstock.engine.api import Commit
 from penstock.errors import StoreError, StoreUnavailable
-from penstock.store.api import Store
+from penstock.store.port import Store
 
 DoneCallback = Callable[[Commit, StoreUnavailable | None], None]
 """Called on the event loop when a commit is durable (None), or has failed for good."""

@@ -49,8 +49,8 @@ from penstock.runtime.packet_trace import TracedPeer, TracedWire, is_traced
 from penstock.runtime.peer import Peer
 from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
-from penstock.transport.api import Endpoint, Wire, failure_text
 from penstock.transport.dialling import dial
+from penstock.transport.wire import Endpoint, Wire, failure_text
 
 logger = get_logger(__name__)
 

@@ -58,9 +58,9 @@ from penstock.runtime.stop import (
     RUNNING,
     StopState,
 )
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
-from penstock.transport.api import Wire
+from penstock.transport.wire import Wire
 
 logger = get_logger(__name__)
 

@@ -34,7 +34,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.telemetry.logs import get_logger
-from penstock.transport.api import Endpoint, Wire
+from penstock.transport.wire import Endpoint, Wire
 
 logger = get_logger(__name__)
 

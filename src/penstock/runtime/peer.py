@@ -6,7 +6,7 @@ from typing import final
 
 from penstock.engine.api import ClientConnection, ServerConnection
 from penstock.engine.values.states import CLOSED
-from penstock.transport.api import Wire
+from penstock.transport.wire import Wire
 
 
 class PeerOwner:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from penstock.errors import ConfigError, EpochMismatch
-from penstock.store.api import Store
 from penstock.store.history import parted_in_words
 from penstock.store.mark import Verdict, parse_mark
+from penstock.store.port import Store
 
 
 def judge_text(store: Store, epoch: str, offset: int, mark: str) -> Verdict:

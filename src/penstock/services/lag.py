@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.engine.values.clock import Now
-from penstock.store.api import Store
+from penstock.store.port import Store
 
 _MICROSECONDS = 1_000_000
 

@@ -49,7 +49,7 @@ from penstock.services.lag import Lag, lags
 from penstock.services.readers import check_owner
 from penstock.services.receipts import Receipts
 from penstock.services.state_file import StateFile, storage_of
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -22,9 +22,9 @@ from penstock.control.metric_families import MetricSample
 from penstock.engine.api import Server
 from penstock.engine.values.event_kinds import LOG_FORKED
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
-from penstock.store.api import Store
 from penstock.store.history import parted_in_words
 from penstock.store.mark import parse_mark
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

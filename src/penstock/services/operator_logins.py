@@ -22,7 +22,7 @@ from penstock.control.login_requests import (
     WRONG_LOGIN,
     ConfirmLogin,
     LogIn,
-    Login,
+    LoginOutcome,
 )
 from penstock.engine.api import Server
 from penstock.engine.values.access import Credentials
@@ -76,25 +76,25 @@ class OperatorLogins:
         control.on(LogIn, self.log_in)
         control.on(ConfirmLogin, self.confirm)
 
-    async def log_in(self, request: LogIn) -> Login:
+    async def log_in(self, request: LogIn) -> LoginOutcome:
         """Check a password; return the user's role, or the reason of a refusal."""
         if self._is_banned(request.user):
-            return Login(BANNED)
+            return LoginOutcome(BANNED)
         credentials = Credentials(
             "", request.user or None, request.password.encode(), False, request.address
         )
         verdict = await self._authentication.verdict(credentials)
         user = verdict.username
         if verdict.reason_code != reasons.SUCCESS or user is None:
-            return Login(_REFUSALS.get(verdict.reason_code, UNAVAILABLE))
+            return LoginOutcome(_REFUSALS.get(verdict.reason_code, UNAVAILABLE))
         if self._is_banned(user):
-            return Login(BANNED)
+            return LoginOutcome(BANNED)
         role = self.roles.get(user, "")
         if not role:
             logger.info("user '%s' at %s has no role in admin.users", user, request.address)
-            return Login(NO_ROLE, user)
+            return LoginOutcome(NO_ROLE, user)
         self._record_login(user, role, request)
-        return Login(
+        return LoginOutcome(
             "", user, role, self._authentication.password_fingerprint(user), verdict.lasts_s
         )
 

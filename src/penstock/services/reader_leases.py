@@ -27,7 +27,7 @@ from penstock.services.histories import refuse_other_history
 from penstock.services.lag import Lag, lags
 from penstock.services.readers import Reader, Readers
 from penstock.services.state_file import StateFile, storage_of
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

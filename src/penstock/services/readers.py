@@ -36,7 +36,7 @@ import msgspec
 
 from penstock.control.reader_requests import Lease, LeaseGrant, check_group
 from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
-from penstock.store.api import NOTHING_LEASED
+from penstock.store.port import NOTHING_LEASED
 
 
 class Reader(msgspec.Struct, rename={"has_lease": "holds"}):

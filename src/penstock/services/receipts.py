@@ -40,7 +40,7 @@ from penstock.errors import RemoteProtocolError, StoreUnavailable
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
 from penstock.runtime.driver import Driver
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -17,7 +17,7 @@ from typing import Final, final
 from penstock.engine.values.limits import EngineLimits
 from penstock.services.referral import NO_CONNECT_YET, Referral
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, log_limited
-from penstock.transport.api import Endpoint, Wire
+from penstock.transport.wire import Endpoint, Wire
 
 logger = get_logger(__name__)
 

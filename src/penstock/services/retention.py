@@ -32,7 +32,7 @@ from penstock.engine.api import Server
 from penstock.engine.values.clock import Now
 from penstock.errors import StoreError
 from penstock.services.reader_leases import ReaderLeases
-from penstock.store.api import NOTHING_LEASED, Store
+from penstock.store.port import NOTHING_LEASED, Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -25,8 +25,8 @@ import msgspec
 
 from penstock.errors import StoreCorrupt, StoreError, StoreUnavailable
 from penstock.services.histories import judge_text
-from penstock.store.api import Store
 from penstock.store.history import parted_in_words
+from penstock.store.port import Store
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger

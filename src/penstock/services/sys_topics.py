@@ -24,7 +24,7 @@ from typing import Final, final
 from penstock.engine.api import Server
 from penstock.engine.values.clock import Now
 from penstock.engine.values.drop_reasons import REASONS, slug_of
-from penstock.store.api import Store
+from penstock.store.port import Store
 from penstock.version import __version__
 
 PREFIX: Final = "$SYS/broker/"

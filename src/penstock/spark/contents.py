@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import Contents, Selection, TableError
 from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import (
     DeltaMessageTable,
@@ -27,6 +26,7 @@ from penstock.spark.tables.delta import (
     table_directory,
     vacuum,
 )
+from penstock.spark.tables.landed_table import Contents, Selection, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

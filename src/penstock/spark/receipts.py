@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from penstock.control.landed_requests import ReportProgress
 from penstock.errors import PenstockError
-from penstock.spark.tables.api import Selection
+from penstock.spark.tables.landed_table import Selection
 from penstock.store.mark import Mark
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger

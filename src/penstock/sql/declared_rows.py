@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.api import Births, Decoder, Messages, make_decoder, pin_schema
+from penstock.decoding.factory import Births, Decoder, Messages, make_decoder, pin_schema
 from penstock.decoding.sparkplug_births import birth_filters
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.sql.predicates import level_values

@@ -36,7 +36,7 @@ from penstock.store.archive import (
     select_rows,
     unix_hour,
 )
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, raise_if_unreadable
 from penstock.store.diagnosis import corrupt_store, damage_as_corruption
@@ -69,7 +69,7 @@ def read_archives(database: Database) -> list[Archive]:
         return [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
 
 
-def remove_archive(batch: Batch, database: Database, archive: Archive) -> None:
+def remove_archive(batch: StoreBatch, database: Database, archive: Archive) -> None:
     """Add to `batch` the removal of an archive and its pieces."""
     first, end = encode_key(archive.number), encode_key(archive.number + 1)
     database.delete_range(batch, ARCHIVE_FAMILY, first, end)
@@ -350,7 +350,7 @@ class ChunkRemoval:
                 self._collected_bytes += rows.nbytes
         self._pending_batches, self._pending_offsets, self._pending_bytes = [], [], 0
 
-    def write_to(self, batch: Batch, end: int) -> None:
+    def write_to(self, batch: StoreBatch, end: int) -> None:
         """Add the rows for the archives to `batch`.
 
         Args:
@@ -371,7 +371,7 @@ class ChunkRemoval:
             batch.put(after.key, encode_archive(after), self._database.handles["meta"])
             self._updates.append((archive, after))
 
-    def _append(self, batch: Batch, archive: Archive, rows: pa.Table) -> None:
+    def _append(self, batch: StoreBatch, archive: Archive, rows: pa.Table) -> None:
         archive.messages += rows.num_rows
         base = archive.covered
         last = self._small_last_piece(archive, rows.column("received_at")[0].as_py())

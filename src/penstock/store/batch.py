@@ -7,7 +7,7 @@ from typing import Protocol
 from rocksdict import ColumnFamily
 
 
-class Batch(Protocol):
+class StoreBatch(Protocol):
     """Changes that are written together: RocksDB's own batch, or in a cluster a batch that also
     records them for the replicated log. ``Database.new_batch`` makes it, ``Database.write`` writes
     it."""

@@ -61,7 +61,7 @@ from rocksdict import (
 )
 
 from penstock.errors import CommitUnknown, StoreError, StoreLocked, StoreUnavailable
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.diagnosis import corrupt_store, damaged_part
 from penstock.store.faults import ReadWriteLock, is_machine_failure, with_remedy
 from penstock.store.parts import (
@@ -157,11 +157,11 @@ class Database:
         """Return an empty batch of RocksDB, for ``write_here``."""
         return WriteBatch(raw_mode=True)
 
-    def new_batch(self) -> Batch:
+    def new_batch(self) -> StoreBatch:
         """Return an empty batch."""
         return self.rocks_batch()
 
-    def write(self, batch: Batch, sync: bool = True) -> None:
+    def write(self, batch: StoreBatch, sync: bool = True) -> None:
         """Write ``batch`` in one atomic step.
 
         Args:
@@ -306,7 +306,7 @@ class Database:
         return CommitUnknown(f"the store could not write: {with_remedy(error, self.data_dir)}")
 
     def put(
-        self, batch: Batch, family: str, key: bytes, fragments: Fragments, note: bytes = b""
+        self, batch: StoreBatch, family: str, key: bytes, fragments: Fragments, note: bytes = b""
     ) -> None:
         """Add a value to ``batch``; if it is large, write its parts now and add its head.
 
@@ -327,7 +327,7 @@ class Database:
         self.write_parts(large)
         batch.put(key, large.head, self.handles[family])
 
-    def delete_range(self, batch: Batch, family: str, begin: bytes, end: bytes) -> None:
+    def delete_range(self, batch: StoreBatch, family: str, begin: bytes, end: bytes) -> None:
         """Add to ``batch`` the deletion of a range of keys and of the parts of large values there.
 
         Args:

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from penstock.engine.values.message import Message
 from penstock.store import records
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.database import Database, raise_if_unreadable
 from penstock.store.parts import (
     LARGE_BYTES,
@@ -73,7 +73,7 @@ class LargeRetained:
             database.write(batch)
 
     def put(
-        self, batch: Batch, database: Database, topic: bytes, message: Message
+        self, batch: StoreBatch, database: Database, topic: bytes, message: Message
     ) -> LargeValue | None:
         """Add a retained message to ``batch``.
 
@@ -90,7 +90,7 @@ class LargeRetained:
         batch.put(topic, large.head, database.handles[_FAMILY])
         return large
 
-    def remove(self, batch: Batch, database: Database, topic: bytes) -> None:
+    def remove(self, batch: StoreBatch, database: Database, topic: bytes) -> None:
         """Add to ``batch`` the removal of a topic's retained message."""
         self._delete_parts(batch, database, topic)
         batch.delete(topic, database.handles[_FAMILY])
@@ -103,7 +103,7 @@ class LargeRetained:
                 del self._write_ids[topic]
         self._replaced.clear()
 
-    def _delete_parts(self, batch: Batch, database: Database, topic: bytes) -> None:
+    def _delete_parts(self, batch: StoreBatch, database: Database, topic: bytes) -> None:
         write_ids = self._write_ids.get(topic)
         if write_ids is None:
             return

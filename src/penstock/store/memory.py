@@ -25,8 +25,8 @@ from penstock.engine.values.records import (
 )
 from penstock.engine.values.steady_clock import ClockRecord
 from penstock.errors import StoreError
-from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.mark import NO_MARK, Mark, Verdict
+from penstock.store.port import NOTHING_LEASED, LogExtent
 
 _TRIM_MESSAGES_MAX: Final = 100_000  # messages examined in one call of ``trim_log``
 

@@ -37,10 +37,9 @@ from penstock.engine.values.records import RecoveredState, SessionState
 from penstock.engine.values.steady_clock import Leads
 from penstock.errors import HistoryMismatch, StoreError, StoreFormatError, StoreUnavailable
 from penstock.store import records
-from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
-from penstock.store.batch import Batch
+from penstock.store.batch import StoreBatch
 from penstock.store.chain import NO_DIGEST, Digester, encode_link
 from penstock.store.chunk import (
     ChunkSummary,
@@ -92,8 +91,9 @@ from penstock.store.mark import Mark, Verdict
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, LargeValue, cut, new_write_id
-from penstock.store.preparing import read_sessions, read_subscriptions
+from penstock.store.port import NOTHING_LEASED, LogExtent
 from penstock.store.ranges import range_in_words, subtract_ranges
+from penstock.store.stored_sessions import read_sessions, read_subscriptions
 from penstock.store.watermark import WATERMARK_FILE, Watermark, WatermarkFile, read_watermark
 from penstock.telemetry.logs import get_logger
 
@@ -116,7 +116,7 @@ class _PreparedCommit(NamedTuple):
     """
 
     commit: Commit
-    batch: Batch
+    batch: StoreBatch
     large: list[LargeValue]
     log_bytes_appended: int
     arrow: Iterable[bytes | memoryview]
@@ -391,7 +391,7 @@ class RocksStore:
                 " not: let only one of them use it, and start the broker again"
             )
 
-    def _write_sessions(self, batch: Batch, commit: Commit) -> None:
+    def _write_sessions(self, batch: StoreBatch, commit: Commit) -> None:
         handles = self._handles
         for client_id, number in commit.ended:
             batch.delete(client_id.encode(), handles["sessions"])
@@ -411,7 +411,7 @@ class RocksStore:
                 value = records.encode_subscription(kept.subscription, kept.identifier)
                 batch.put(key, value, handles["subscriptions"])
 
-    def _write_progress(self, batch: Batch, progress: SessionState) -> None:
+    def _write_progress(self, batch: StoreBatch, progress: SessionState) -> None:
         handles = self._handles
         number = encode_key(progress.number)
         batch.put(number, records.encode_progress(progress), handles["progress"])

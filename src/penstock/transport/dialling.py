@@ -20,13 +20,13 @@ from penstock.config.remote_url import RemoteUrl
 from penstock.errors import ConfigError
 from penstock.regular_file import regular
 from penstock.transport.alerting import send_alerts
-from penstock.transport.api import Accept
 from penstock.transport.happy_eyeballs import connect
 from penstock.transport.preshared_keys import client_context
 from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 from penstock.transport.websocket_client import DialledWebSocket
+from penstock.transport.wire import Accept
 
 _ALPN: Final = "mqtt"  # registered for MQTT; tells servers apart that share a port
 

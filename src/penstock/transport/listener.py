@@ -18,7 +18,6 @@ from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor, ConnectionOrigin, Relay
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
-from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
 from penstock.transport.refusals import Refusals
 from penstock.transport.socket_wire import SocketWire
@@ -27,6 +26,7 @@ from penstock.transport.tcp import bind_tcp, set_user_timeout
 from penstock.transport.tls import Certificates, certificates_of
 from penstock.transport.unix import UnixSocket
 from penstock.transport.websocket import WebSocketWire
+from penstock.transport.wire import Accept
 
 logger = get_logger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Final, cast, final
 
 from penstock.engine.values.limits import FREE_BYTES
 from penstock.transport.admission import ConnectionSlot
-from penstock.transport.api import Accept, ClientCertificate, Endpoint, failure_text
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
+from penstock.transport.wire import Accept, ClientCertificate, Endpoint, failure_text
 
 _READ_BYTES_MAX: Final = 65_536  # of a dialled connection
 

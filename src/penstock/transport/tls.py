@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, final
 from penstock.errors import ConfigError
 from penstock.regular_file import FileVersion, file_version, read_regular, regular
 from penstock.transport.alerting import send_alerts
-from penstock.transport.api import ClientCertificate
 from penstock.transport.preshared_keys import KeyFile, PskContext
+from penstock.transport.wire import ClientCertificate
 
 if TYPE_CHECKING:  # the client library uses this module, and must not import pydantic
     from penstock.config.listener import Listener

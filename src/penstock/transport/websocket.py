@@ -22,9 +22,9 @@ from wsproto.utilities import RemoteProtocolError
 from penstock.config.listener import Listener
 from penstock.config.values import ANY_PATH
 from penstock.transport.admission import ConnectionSlot
-from penstock.transport.api import Accept
 from penstock.transport.refusals import Refusals
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
+from penstock.transport.wire import Accept
 
 
 @final

@@ -16,8 +16,8 @@ from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConne
 from wsproto.utilities import RemoteProtocolError
 
 from penstock.config.remote_url import PORTS, RemoteUrl
-from penstock.transport.api import Accept
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
+from penstock.transport.wire import Accept
 
 _UPGRADE_S_MAX = 86_400.0  # no limit here: ``dial`` has its own
 

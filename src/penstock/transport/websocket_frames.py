@@ -28,10 +28,10 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from penstock.engine.values.limits import FREE_BYTES
 from penstock.engine.values.rate_limit import TokenBucket
 from penstock.telemetry.logs import get_logger
-from penstock.transport.api import ClientCertificate, Endpoint
 from penstock.transport.socket_wire import CLOSE_GRACE_S
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
+from penstock.transport.wire import ClientCertificate, Endpoint
 
 logger = get_logger(__name__)
 

@@ -15,7 +15,7 @@ from penstock.admin.access import Gate, Principal
 from penstock.admin.broker import BrokerRequests
 from penstock.admin.logins import HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import LOGINS_BURST, RateLimiter
-from penstock.control.login_requests import ConfirmLogin, LogIn, Login
+from penstock.control.login_requests import ConfirmLogin, LogIn, LoginOutcome
 from penstock.services.control import Control
 
 BASIC: Final = b"Basic " + base64.b64encode(b"victor:password")
@@ -28,9 +28,9 @@ class Word:
         self.logins = 0
         self.confirmed = 0
 
-    async def log_in(self, request: LogIn) -> Login:
+    async def log_in(self, request: LogIn) -> LoginOutcome:
         self.logins += 1
-        return Login("", request.user, "viewer", "stamp")
+        return LoginOutcome("", request.user, "viewer", "stamp")
 
     async def confirm(self, request: ConfirmLogin) -> str:
         del request

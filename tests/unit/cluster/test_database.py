@@ -29,8 +29,8 @@ from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown, StoreFormatError
 from penstock.store.database import FORMAT_KEY
-from penstock.store.preparing import PUT
 from penstock.store.rocks import RocksStore
+from penstock.store.stored_sessions import PUT
 from tests.support.memory_log import AppendFault, MemoryCluster, MemoryLog
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.describe import as_toml
-from penstock.config.group import Group, explanations
+from penstock.config.group import SettingsGroup, explanations
 from penstock.config.load import load_settings
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
@@ -47,7 +47,7 @@ def test_settings_need_no_source_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("inspect.getsource", without_source)
 
-    class Limits(ClientLimits, Group):
+    class Limits(ClientLimits, SettingsGroup):
         pass
 
     assert Limits().max_inflight == 32

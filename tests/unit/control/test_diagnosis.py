@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from penstock.control.diagnosis import CAUSES, REMEDIES, Case, LoggedMessage, diagnose
-from penstock.control.explanation import Explanation, Group, MatchingSubscription, ReachedLimit
+from penstock.control.explanation import (
+    ExplainedGroup,
+    Explanation,
+    MatchingSubscription,
+    ReachedLimit,
+)
 from penstock.engine.values.drop_reasons import REASONS, slug_of
 
 MESSAGE = LoggedMessage(7, 1_800_000_000_000_000, "press", 1)
@@ -68,7 +73,7 @@ CASES = {
     "shared": (
         case(
             subscriptions=[MatchingSubscription("$share/g/a/+", 1, False)],
-            groups=[Group("$share/g/a/+", 3, 2, ["c", "d"], 0)],
+            groups=[ExplainedGroup("$share/g/a/+", 3, 2, ["c", "d"], 0)],
         ),
         "shares '$share/g/a/+' with 2 others, of which 1 are connected (d)",
     ),

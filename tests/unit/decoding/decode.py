@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import DecodedBatch, Decoder, Messages, make_decoder
+from penstock.decoding.factory import DecodedBatch, Decoder, Messages, make_decoder
 
 
 @dataclass(frozen=True)

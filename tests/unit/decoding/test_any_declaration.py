@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from penstock.config.column_type import SCALAR_TYPES
 from penstock.config.decoder import Kind
-from penstock.decoding.api import Decoder
+from penstock.decoding.factory import Decoder
 from penstock.errors import ConfigError
 from tests.support.budget import budget
 from tests.unit.decoding.decode import decoder, outcome

@@ -16,8 +16,8 @@ from google.protobuf import descriptor_pb2
 from penstock.config.table import TableDefinition
 from penstock.decoding.decoder import DecodingPostponed
 from penstock.errors import ConfigError
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.decoding.decode import Outcome, decode, decoder, outcome
 from tests.unit.decoding.inference.inferring import sample

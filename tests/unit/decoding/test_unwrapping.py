@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding import framed
-from penstock.decoding.api import Messages, make_decoder
 from penstock.decoding.decoder import TooMuchAtOnce, in_parts
+from penstock.decoding.factory import Messages, make_decoder
 from tests.unit.decoding.decode import decode
 from tests.unit.decoding.inference.inferring import of_payloads
 

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import Decoder
 from penstock.decoding.documents import DocumentDecoder, NoQuickReader
+from penstock.decoding.factory import Decoder
 from tests.support.budget import budget
 from tests.unit.decoding.decode import decoder, outcome
 from tests.unit.decoding.real_payloads import SAMPLES

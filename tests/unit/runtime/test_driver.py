@@ -46,8 +46,8 @@ from penstock.runtime.driver import Driver
 from penstock.runtime.measures import SLOW_TURN_S
 from penstock.runtime.peer import Peer
 from penstock.store.memory import MemoryStore
-from penstock.transport.api import ClientCertificate
 from penstock.transport.hang_up import ESTABLISHED
+from penstock.transport.wire import ClientCertificate
 from tests.support.deadline import DEADLINE_S
 
 

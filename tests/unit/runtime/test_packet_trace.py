@@ -23,7 +23,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.runtime.packet_trace import TracedPeer, TracedWire, packet_line
-from penstock.transport.api import ClientCertificate, Endpoint
+from penstock.transport.wire import ClientCertificate, Endpoint
 
 LOGGER = "penstock.runtime.packet_trace"
 

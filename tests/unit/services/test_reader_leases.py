@@ -24,8 +24,8 @@ from penstock.errors import EpochMismatch, StoreUnavailable
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import ReceiptCounts
-from penstock.store.api import NOTHING_LEASED
 from penstock.store.memory import MemoryStore
+from penstock.store.port import NOTHING_LEASED
 from tests.support.budget import budget
 
 EPOCH = "e1"

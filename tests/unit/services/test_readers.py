@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, OffsetOutOfRange, StoreError
 from penstock.services.readers import Reader, Readers
-from penstock.store.api import NOTHING_LEASED
+from penstock.store.port import NOTHING_LEASED
 from tests.support.budget import budget
 
 EPOCH = "20261121T000000-00000001"

@@ -19,9 +19,9 @@ from penstock.protocol.packets import Connect, Puback
 from penstock.runtime.machine_clock import MachineClock
 from penstock.services import retention
 from penstock.services.reader_leases import ReaderLeases
-from penstock.store.api import LogExtent
 from penstock.store.mark import NO_MARK, Mark, Verdict
 from penstock.store.memory import MemoryStore
+from penstock.store.port import LogExtent
 from tests.support.deadline import until
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import Pair, numbered

@@ -15,8 +15,8 @@ from penstock.errors import ConfigError
 from penstock.spark.checkpoints import note_batch
 from penstock.spark.derived.appending import AppendTarget
 from penstock.spark.parquet_files import write_files
-from penstock.spark.tables.api import ROWS, Batch, Landed, QueryBatch, Selection
 from penstock.spark.tables.delta import DeltaMessageTable
+from penstock.spark.tables.landed_table import ROWS, Landed, PlannedBatch, QueryBatch, Selection
 
 SELECTION = Selection("20261121T000000-00000001", "messages", ("a/#",), ", as windows of 60 s")
 ROW = {"epoch": SELECTION.epoch, "offset": 7, "window_end": datetime(2026, 11, 21, tzinfo=UTC)}
@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> DeltaMessageTable:
     rows = pa.Table.from_pylist([ROW])
     made = DeltaMessageTable(tmp_path / "means", rows.schema, ())
     files = list(write_files({ROWS: made.layout}, "part", [{ROWS: rows}]))
-    made.commit(Batch(SELECTION, 0, 8, query=QueryBatch(QUERY, 3)), files)
+    made.commit(PlannedBatch(SELECTION, 0, 8, query=QueryBatch(QUERY, 3)), files)
     return made
 
 
@@ -104,7 +104,7 @@ def test_a_table_that_is_older_than_its_state_is_not_continued(
 def test_a_table_without_rows_is_computed_again_from_where_it_began(tmp_path: Path) -> None:
     """Nothing depends on the state yet."""
     empty = DeltaMessageTable(tmp_path / "empty", pa.Table.from_pylist([ROW]).schema, ())
-    empty.commit(Batch(SELECTION, 0, 5, 5), [])
+    empty.commit(PlannedBatch(SELECTION, 0, 5, 5), [])
     appended(empty).check_state(SELECTION)
     assert appended(empty).landed(SELECTION) == Landed(5, 5)
 

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.stream.rows import STREAM_SCHEMA
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -22,17 +22,17 @@ from penstock.spark import parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
 from penstock.spark.parquet_files import Layout, NewFile, write_files
 from penstock.spark.tables import delta_log
-from penstock.spark.tables.api import (
+from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.delta import DeltaMessageTable
+from penstock.spark.tables.landed_table import (
     ROWS,
-    Batch,
     Landed,
     Outcome,
+    PlannedBatch,
     Selection,
     TableCommitFailed,
     TableCommitUnknown,
 )
-from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
-from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.splits import unchanged_rows
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -75,7 +75,7 @@ def commit(
 ) -> Outcome:
     start = min(file.first_offset for file in files)
     end = max(file.last_offset for file in files) + 1
-    return table.commit(Batch(selection, start, end), files)
+    return table.commit(PlannedBatch(selection, start, end), files)
 
 
 def landed(table: DeltaMessageTable) -> list[int]:
@@ -100,11 +100,11 @@ def test_the_commit_that_creates_the_table_has_its_end(table: DeltaMessageTable)
 def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: DeltaMessageTable) -> None:
     commit(table, [*written(table, 0, 5), *written(table, 5, 10)])
     first = table.present_files()[0]
-    batch = Batch(SELECTION, 10, 22)
+    batch = PlannedBatch(SELECTION, 10, 22)
     assert table.commit(batch, written(table, 20, 22), [first]) is Outcome.LANDED
     kept = landed(table)
     assert kept in ([0, 1, 2, 3, 4, 20, 21], [5, 6, 7, 8, 9, 20, 21])
-    gone = Batch(SELECTION, 22, 31)
+    gone = PlannedBatch(SELECTION, 22, 31)
     assert table.commit(gone, written(table, 30, 31), [first]) is Outcome.OVERTAKEN
     assert landed(table) == kept
 
@@ -248,7 +248,7 @@ COMMIT_1 = f"{1:020}.json"
 def killed_before_it_synced(table: DeltaMessageTable, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
     table.exists()
-    batch, files = Batch(SELECTION, start, end), written(table, start, end)
+    batch, files = PlannedBatch(SELECTION, start, end), written(table, start, end)
     table._write_commit(batch, {SELECTION.transaction_id: end}, files)
 
 

@@ -14,7 +14,7 @@ from penstock.spark.failures import (
     translate_spark_error,
 )
 from penstock.spark.session import SparkFailed
-from penstock.spark.tables.api import TableCommitFailed
+from penstock.spark.tables.landed_table import TableCommitFailed
 
 TRACEBACK = "Traceback (most recent call last):"
 

@@ -21,19 +21,19 @@ from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import (
-    Batch,
-    Landed,
-    LandedTable,
-    Outcome,
-    QueryBatch,
-    Span,
-    TableCommitFailed,
-)
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.delta_actions import files_of
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import (
+    Landed,
+    LandedTable,
+    Outcome,
+    PlannedBatch,
+    QueryBatch,
+    Span,
+    TableCommitFailed,
+)
 from tests.support.landed_tables import (
     EPOCH,
     LINES,
@@ -88,7 +88,7 @@ def test_a_micro_batch_of_a_query_with_state_lands_once_though_the_end_does_not_
     def batch(number: int, seen: int, start: int, end: int) -> Outcome:
         query = QueryBatch("query-1", number)
         return table.commit(
-            Batch(SELECTION, seen, 9, query=query), written(table, rows(start, end))
+            PlannedBatch(SELECTION, seen, 9, query=query), written(table, rows(start, end))
         )
 
     assert table.last_batch("query-1") is None
@@ -117,18 +117,18 @@ def test_of_writers_that_race_one_lands(kind: str, open_table: Open, *, exists: 
 def test_where_landing_begins_is_stored_before_there_are_rows_and_once(open_table: Open) -> None:
     """`latest` is another offset each time that it is asked for."""
     table = open_table()
-    assert table.commit(Batch(SELECTION, 0, 7, 7), []) is Outcome.LANDED
-    assert open_table().commit(Batch(SELECTION, 0, 12, 12), []) is Outcome.OVERTAKEN
+    assert table.commit(PlannedBatch(SELECTION, 0, 7, 7), []) is Outcome.LANDED
+    assert open_table().commit(PlannedBatch(SELECTION, 0, 12, 12), []) is Outcome.OVERTAKEN
     assert open_table().landed(SELECTION) == Landed(7, 7)
     other = replace(SELECTION, epoch="20270101T000000-00000002")
-    assert table.commit(Batch(other, 0, 0, 0), []) is Outcome.LANDED, "of another log"
-    assert table.commit(Batch(other, 0, 5, 5), []) is Outcome.OVERTAKEN, "though it is at 0"
+    assert table.commit(PlannedBatch(other, 0, 0, 0), []) is Outcome.LANDED, "of another log"
+    assert table.commit(PlannedBatch(other, 0, 5, 5), []) is Outcome.OVERTAKEN, "though it is at 0"
     assert table.landed(other) == Landed(0, 0)
 
 
 def test_a_batch_without_rows_is_noted(kind: str, open_table: Open) -> None:
     """All its messages were dead letters."""
-    assert open_table().commit(Batch(SELECTION, 0, 7), []) is Outcome.LANDED
+    assert open_table().commit(PlannedBatch(SELECTION, 0, 7), []) is Outcome.LANDED
     table = open_table()
     assert landed_end(table) == 7
     contents = table.contents()
@@ -157,7 +157,7 @@ def test_a_declared_column_is_added_and_one_no_longer_declared_stays_null(
     wider = open_table(WIDER)
     wider.prepare(SELECTION)
     files = written(wider, rows(3, 6, unit="degC"))
-    assert wider.commit(Batch(SELECTION, 3, 6), files) is Outcome.LANDED
+    assert wider.commit(PlannedBatch(SELECTION, 3, 6), files) is Outcome.LANDED
     narrow = open_table(SCHEMA)
     narrow.prepare(SELECTION)
     land(narrow, 6, 9)
@@ -180,14 +180,14 @@ def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -
 def test_a_table_without_rows_takes_another_declaration(kind: str, open_table: Open) -> None:
     """It was made when its job began; that it had begun stays."""
     table = open_table()
-    table.commit(Batch(SELECTION, 0, 7, 7), [])
+    table.commit(PlannedBatch(SELECTION, 0, 7, 7), [])
     changed = SCHEMA.set(4, pa.field("celsius", pa.string()))
     other = open_table(changed, ("line",))
     other.prepare(SELECTION, add=False)
     other.prepare(SELECTION)
     assert other.landed(SELECTION) == Landed(7, 7)
     found = rows(7, 9).set_column(4, changed.field("celsius"), pa.array(["warm", "cold"]))
-    assert other.commit(Batch(SELECTION, 7, 9), written(other, found)) is Outcome.LANDED
+    assert other.commit(PlannedBatch(SELECTION, 7, 9), written(other, found)) is Outcome.LANDED
     assert [row["celsius"] for row in read(kind, other)] == ["warm", "cold"]
     with pytest.raises(ConfigError, match="is partitioned by line"):
         open_table(SCHEMA).prepare(SELECTION)
@@ -213,7 +213,7 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
         return open_table(SCHEMA.set(4, field)), rows(start, start + 3).set_column(4, field, column)
 
     table, found = of(narrow, 0, values[0])
-    table.commit(Batch(SELECTION, 0, 3), written(table, found))
+    table.commit(PlannedBatch(SELECTION, 0, 3), written(table, found))
     wider, found = of(wide, 3, values[1])
     if kind != "iceberg":
         with pytest.raises(
@@ -226,7 +226,7 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
     assert present is not None
     assert present.field("celsius").type == narrow
     wider.prepare(SELECTION)
-    wider.commit(Batch(SELECTION, 3, 6), written(wider, found))
+    wider.commit(PlannedBatch(SELECTION, 3, 6), written(wider, found))
     expected = [values[0]] * 3 + [values[1]] * 3
     assert [row["celsius"] for row in read(kind, wider)] == expected
     with pytest.raises(ConfigError, match="give the new one another name"):
@@ -245,7 +245,7 @@ def test_a_column_that_partitions_are_made_of_keeps_its_type(open_table: Open) -
     narrow = SCHEMA.set(4, pa.field("celsius", pa.int32()))
     table = open_table(narrow, ("celsius",))
     found = rows(0, 1).set_column(4, narrow.field("celsius"), pa.array([20], pa.int32()))
-    table.commit(Batch(SELECTION, 0, 1), written(table, found))
+    table.commit(PlannedBatch(SELECTION, 0, 1), written(table, found))
     wide = SCHEMA.set(4, pa.field("celsius", pa.int64()))
     with pytest.raises(ConfigError, match="of type int32, and int64 is declared"):
         open_table(wide, ("celsius",)).prepare(SELECTION)
@@ -312,7 +312,7 @@ def test_rows_beside_a_replaced_range_keep_what_is_declared_no_longer(
     kind: str, open_table: Open
 ) -> None:
     wider = open_table(WIDER)
-    wider.commit(Batch(SELECTION, 0, 6), written(wider, rows(0, 6, unit="degC")))
+    wider.commit(PlannedBatch(SELECTION, 0, 6), written(wider, rows(0, 6, unit="degC")))
     narrow = open_table(SCHEMA)
     narrow.prepare(SELECTION)
     narrow.replace(Span(EPOCH, 0, 2), written(narrow, rows(0, 2)))
@@ -463,7 +463,7 @@ def test_any_text_that_names_a_directory_is_a_partition(
     table = open_table(schema, (column,))
     values = ["ü" * 33, "a=b&c", "..", "\0\n", "%20", "a b", "", None, "x" * 200]
     found = rows(0, len(values)).set_column(3, column, pa.array(values, pa.string()))
-    assert table.commit(Batch(SELECTION, 0, 9), written(table, found)) is Outcome.LANDED
+    assert table.commit(PlannedBatch(SELECTION, 0, 9), written(table, found)) is Outcome.LANDED
     assert offsets(kind, table) == list(range(9))
     table.replace(Span(EPOCH, 0, 1), [])
     expected = values[1:]
@@ -486,7 +486,9 @@ def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path
 
 def test_a_table_without_times_of_receipt_has_files_all_the_same(open_table: Open) -> None:
     table = open_table(SCHEMA.remove(2), ("date",))
-    table.commit(Batch(SELECTION, 0, 3), written(table, rows(0, 3).drop_columns("received_at")))
+    table.commit(
+        PlannedBatch(SELECTION, 0, 3), written(table, rows(0, 3).drop_columns("received_at"))
+    )
     assert len(table.recent_files(timedelta.max)) == 1
 
 
@@ -494,7 +496,7 @@ def test_a_file_of_which_nobody_told_what_is_in_it_is_looked_into(tmp_path: Path
     """Statistics are optional in a Delta table [protocol, Per-file Statistics]."""
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     files = [replace(file, stats="") for file in written(table, rows(0, 3))]
-    assert table.commit(Batch(SELECTION, 0, 3), files) is Outcome.LANDED
+    assert table.commit(PlannedBatch(SELECTION, 0, 3), files) is Outcome.LANDED
     land(table, 3, 6)
     contents = table.contents()
     assert contents is not None
@@ -529,7 +531,7 @@ def test_text_is_text_whatever_arrow_calls_it(tmp_path: Path) -> None:
 def test_a_table_knows_from_where_on_all_has_landed(open_table: Open) -> None:
     table = open_table()
     assert landed_start(table) is None
-    assert table.commit(Batch(SELECTION, 0, 7, 5), []) is Outcome.LANDED, (
+    assert table.commit(PlannedBatch(SELECTION, 0, 7, 5), []) is Outcome.LANDED, (
         "dead letters from offset 5 on"
     )
     land(table, 7, 9)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch, TableError
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, PlannedBatch, TableError
 from tests.support.budget import budget
 from tests.support.derived_histories import DerivedHistory
 from tests.support.landing_histories import FORMATS, History, open_tables
@@ -47,7 +47,7 @@ def test_a_table_of_an_older_version_goes_on_and_has_its_epochs_in_order_from_th
     history = History(seed, tmp_path)
     first = history.log.epoch
     with monkeypatch.context() as older:
-        older.setattr(Batch, "_listed", lambda *_: {})
+        older.setattr(PlannedBatch, "_listed", lambda *_: {})
         history.play_these("start", "finish", "copy_the_log", "publish_some", "finish")
     history.play_these("finish", "put_back_the_log", "publish_some", "finish")
     history.verify()

@@ -16,8 +16,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from penstock.config.table import TableDefinition
 from penstock.spark.parquet_files import write_files
-from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
+from penstock.spark.tables.landed_table import ROWS, LandedTable, PlannedBatch, Selection
 from penstock.stream.rows import STREAM_SCHEMA
 
 EPOCH = "20261121T000000-00000001"
@@ -76,7 +76,7 @@ def land(table: DeclaredTable, batch_id: int) -> None:
     start = batch_id * len(DOCUMENTS)
     rows = table.split(messages(start))[ROWS]
     files = list(write_files({ROWS: opened.layout}, f"part-{batch_id}", [{ROWS: rows}]))
-    opened.commit(Batch(selection, start, start + len(DOCUMENTS)), files)
+    opened.commit(PlannedBatch(selection, start, start + len(DOCUMENTS)), files)
 
 
 def readings(table: DeclaredTable, kind: str) -> dict[str, pa.Table]:

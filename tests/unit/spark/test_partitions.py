@@ -18,9 +18,9 @@ from penstock.config.table import IcebergNames, TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout, write_files
 from penstock.spark.partition_fields import PartitionField, parse_partition
-from penstock.spark.tables.api import ROWS, Batch, Landed, Outcome, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import ROWS, Landed, Outcome, PlannedBatch, Selection, Span
 
 SELECTION = Selection("20261121T000000-00000001", "messages", ("plant/#",))
 START = datetime(2026, 11, 25, 22, 30, tzinfo=UTC)
@@ -123,7 +123,7 @@ def test_an_iceberg_table_by_transforms_is_read_by_others_and_passes_over_files(
     wanted = rows(180)
     parts = [{ROWS: wanted.slice(0, 100)}, {ROWS: wanted.slice(100)}]
     files = list(write_files({ROWS: table.layout}, "part", parts))
-    assert table.commit(Batch(SELECTION, 0, 180), files) is Outcome.LANDED
+    assert table.commit(PlannedBatch(SELECTION, 0, 180), files) is Outcome.LANDED
     again = opened(tmp_path, *partition_by)
     again.prepare(SELECTION)
     with pytest.raises(ConfigError, match=r"is partitioned by .*, and device is declared"):
@@ -165,7 +165,7 @@ def test_catalog_and_namespace_have_any_name(tmp_path: Path) -> None:
     names = IcebergNames(catalog="lake", namespace="bronze")
     table = opened(tmp_path, names=names)
     files = list(write_files({ROWS: table.layout}, "part", [{ROWS: rows(3)}]))
-    table.commit(Batch(SELECTION, 0, 3), files)
+    table.commit(PlannedBatch(SELECTION, 0, 3), files)
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/iceberg.db")
     assert catalog.load_table("bronze.readings").scan().to_arrow().num_rows == 3
     assert opened(tmp_path, names=names).landed(SELECTION) == Landed(0, 3)

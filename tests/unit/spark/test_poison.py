@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.decoding.api import DecodedBatch, Decoder, Messages, make_decoder
+from penstock.decoding.factory import DecodedBatch, Decoder, Messages, make_decoder
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import check_writable
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import DecodingSplit
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.spark.tables.poison import REASON_CHARACTERS_MAX, make_in_parts, reason_of
 from tests.unit.spark.test_decoding_split import declared, messages
 

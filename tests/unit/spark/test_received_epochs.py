@@ -8,7 +8,15 @@ import pyarrow as pa
 
 from penstock.cli.table_rows import lost_line
 from penstock.spark.contents import newest_rows
-from penstock.spark.tables.api import ROWS, Batch, Former, LandedTable, Outcome, Selection, Span
+from penstock.spark.tables.landed_table import (
+    ROWS,
+    Former,
+    LandedTable,
+    Outcome,
+    PlannedBatch,
+    Selection,
+    Span,
+)
 from penstock.spark.tables.lost_rows import LostRows, find_lost_rows, rows_of
 from penstock.spark.tables.stored_marks import epoch_numbers, stored_epochs
 from tests.support.landed_tables import EPOCH, SELECTION, Open, land, rows, written
@@ -26,14 +34,14 @@ def go_on(table: LandedTable, epoch: str, start: int, end: int, *formers: Former
     selection = selection_of(epoch)
     landed = table.landed(selection)
     begin = (
-        Batch(selection, 0, start, start, formers=formers)
+        PlannedBatch(selection, 0, start, start, formers=formers)
         if landed is None
-        else Batch(selection, landed.end, start, formers=formers)
+        else PlannedBatch(selection, landed.end, start, formers=formers)
     )
     assert table.commit(begin, []) is Outcome.LANDED
     received = rows(start, end).set_column(0, "epoch", pa.array([epoch] * (end - start)))
     if end > start:
-        batch = Batch(selection, start, end)
+        batch = PlannedBatch(selection, start, end)
         assert table.commit(batch, written(table, received)) is Outcome.LANDED
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from penstock.config.table import TableDefinition
 from penstock.spark.parquet_files import NewFile, write_files
-from penstock.spark.tables.api import (
+from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, with_missing_columns
+from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import (
     DEAD_LETTERS,
     ROWS,
-    Batch,
     Outcome,
+    PlannedBatch,
     Selection,
     Span,
     TableCommitFailed,
 )
-from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, with_missing_columns
-from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_target import LandingTarget
 
 EPOCH = "20261121T000000-00000001"
@@ -62,7 +62,7 @@ def _of(offsets: list[int]) -> pa.Table:
 
 def landed(place: LandingTarget, rows: list[int], dead: list[int]) -> None:
     found = files(place, rows, dead)
-    batch = Batch(SELECTION, 0, max(rows + dead) + 1)
+    batch = PlannedBatch(SELECTION, 0, max(rows + dead) + 1)
     tables = {ROWS: place.rows, DEAD_LETTERS: place.dead_letters}
     for name, table in tables.items():
         assert table is not None
@@ -123,7 +123,7 @@ def test_a_landing_that_makes_the_table_of_dead_letters_meanwhile(
     def none_yet() -> None:
         monkeypatch.setattr(dead, "contents", contents)
         its_own = [file for file in files(place, [], [9]) if file.table == DEAD_LETTERS]
-        assert dead.commit(Batch(SELECTION, 0, 10), its_own) is Outcome.LANDED
+        assert dead.commit(PlannedBatch(SELECTION, 0, 10), its_own) is Outcome.LANDED
 
     monkeypatch.setattr(dead, "contents", none_yet)
     place.replace(Span(EPOCH, 0, 3), SELECTION, new)

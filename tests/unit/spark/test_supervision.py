@@ -17,7 +17,7 @@ from penstock.spark.jobs.lock import JobLock, JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import ATTEMPTS_MAX, SupervisedLanding
 from penstock.spark.session import SparkFailed
-from penstock.spark.tables.api import TableCommitFailed
+from penstock.spark.tables.landed_table import TableCommitFailed
 from penstock.stream.client import StreamUnavailable
 
 Tell = Callable[[Progress], None]

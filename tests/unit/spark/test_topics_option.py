@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.tables.api import Selection
+from penstock.spark.tables.landed_table import Selection
 from penstock.spark.topics import parse_topics, topics_text
 
 

@@ -17,9 +17,9 @@ from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables import delta_log
-from penstock.spark.tables.api import Landed, LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.landed_table import Landed, LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
 from penstock.spark.tables.upkeep_record import read_upkeep_record
 from tests.support.landed_tables import (

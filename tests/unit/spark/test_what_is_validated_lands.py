@@ -21,9 +21,9 @@ from pydantic import ValidationError
 
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.dry_run import columns_read, land_messages, land_sample
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, PlannedBatch
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 from tests.spark.log_writer import LogWriter
@@ -163,7 +163,7 @@ def test_a_table_that_is_another_one_is_told_before_it_runs(
     table.path.mkdir(parents=True)
     present = table.open()[ROWS]
     selection = table.selection(client.offsets("messages").epoch)
-    present.commit(Batch(selection, 0, 2), files_of(present, rows))
+    present.commit(PlannedBatch(selection, 0, 2), files_of(present, rows))
     assert land_sample(table, client, 10)[ROWS].num_rows == 2
     text = {"kind": "json", "columns": {"v": {"type": "string", "path": "$"}}}
     with pytest.raises(ConfigError, match="has the column v of type int64, and string is declared"):
@@ -192,7 +192,7 @@ def test_a_table_that_follows_its_schema_keeps_its_types_here_too(
         table.path.mkdir(parents=True)
         selection = table.selection(client.offsets("messages").epoch)
         present = table.open()[ROWS]
-        present.commit(Batch(selection, 0, 1), files_of(present, rows))
+        present.commit(PlannedBatch(selection, 0, 1), files_of(present, rows))
         number["fields"][0]["type"] = "long"
         known = registry.register("readings-value", json.dumps(number))
         framed = b"\0" + known.to_bytes(4, "big") + avro({"v": 7}, number)

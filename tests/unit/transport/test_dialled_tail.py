@@ -15,8 +15,8 @@ import trustme
 import uvloop
 
 from penstock.config.remote_url import RemoteUrl
-from penstock.transport.api import Wire
 from penstock.transport.dialling import dial
+from penstock.transport.wire import Wire
 from tests.support.deadline import DEADLINE_S
 
 TAIL: Final = bytes(600_000)

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from penstock.config.address import Address
 from penstock.config.listener import Listener
 from penstock.errors import ConfigError
-from penstock.transport.api import ClientCertificate
 from penstock.transport.tls import Certificates, client_certificate
+from penstock.transport.wire import ClientCertificate
 from tests.support.dial import Authority
 
 

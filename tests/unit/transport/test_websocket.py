@@ -15,13 +15,13 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMes
 from penstock.config.address import Address
 from penstock.config.listener import Listener
 from penstock.transport.admission import Admission, Descriptors
-from penstock.transport.api import Wire
 from penstock.transport.refusals import Refusals
 from penstock.transport.websocket import WebSocketWire
 from penstock.transport.websocket_frames import (
     FRAMES_PER_TURN_MAX,
     IDLE_FRAMES_AT_FIRST_MAX,
 )
+from penstock.transport.wire import Wire
 
 SETTINGS = Listener(kind="ws", bind=Address("127.0.0.1", 0), origins=("https://a.example",))
 

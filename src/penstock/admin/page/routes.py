@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.admin.access import cookie_key, cookie_name, has_csrf_token, is_same_site
-from penstock.admin.api import json_body, refusal
+from penstock.admin.json_api import json_body, refusal
 from penstock.admin.logins import PAGE_AGE_S, HttpRefusal, Logins, address_of
 from penstock.admin.parameters import BadRequest, from_json
 from penstock.admin.sessions import Session

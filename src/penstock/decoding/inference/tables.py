@@ -16,9 +16,9 @@ from penstock.decoding.inference.decoders import (
 )
 from penstock.decoding.inference.parsed_payloads import Form, parse_payload
 from penstock.decoding.inference.topic_groups import (
-    Group,
     InferredPattern,
     Topic,
+    TopicGroup,
     groups_of,
     is_sparkplug,
     pattern_of,
@@ -89,7 +89,7 @@ def infer_tables(
 
 def _infer_table(
     names: _TableNames,
-    group: Group,
+    group: TopicGroup,
     requested: tuple[Level, ...],
     payloads: dict[str, list[tuple[bytes, int]]],
 ) -> InferredTable:
@@ -109,7 +109,7 @@ def _table(
     names: _TableNames,
     pattern: InferredPattern,
     decoder: InferredDecoder,
-    group: Group,
+    group: TopicGroup,
     payloads: dict[str, list[tuple[bytes, int]]],
 ) -> InferredTable:
     count = sum(len(payloads[topic.text]) for topic in group.topics)

@@ -68,7 +68,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TopicGroup:
     """The topics of one table; ``split_levels`` are the positions of the levels by which it was
     split off."""
 
@@ -102,27 +102,29 @@ def is_sparkplug(topic: str) -> bool:
     return SPARKPLUG in levels and len(levels) - levels.index(SPARKPLUG) in (4, 5)
 
 
-def groups_of(topics: Sequence[Topic]) -> list[Group]:
+def groups_of(topics: Sequence[Topic]) -> list[TopicGroup]:
     """Return the groups of topics, none of which is a topic of Sparkplug."""
     by_depth: dict[int, list[Topic]] = {}
     for topic in topics:
         by_depth.setdefault(len(topic.levels), []).append(topic)
-    found: list[Group] = []
+    found: list[TopicGroup] = []
     for _, topics_there in sorted(by_depth.items()):
         _set_labels(topics_there)
         found += _partition(topics_there, frozenset())
     return found
 
 
-def sparkplug_groups(topics: Iterable[Topic]) -> list[Group]:
+def sparkplug_groups(topics: Iterable[Topic]) -> list[TopicGroup]:
     """Return a group for each position of `spBv1.0` in topics: bridges may put levels before it."""
     found: dict[int, list[Topic]] = {}
     for topic in topics:
         found.setdefault(topic.levels.index(SPARKPLUG), []).append(topic)
-    return [Group(topics_there) for _, topics_there in sorted(found.items())]
+    return [TopicGroup(topics_there) for _, topics_there in sorted(found.items())]
 
 
-def pattern_of(group: Group, requested: Sequence[Level], names: UniqueNames) -> InferredPattern:
+def pattern_of(
+    group: TopicGroup, requested: Sequence[Level], names: UniqueNames
+) -> InferredPattern:
     """Return the pattern of a group.
 
     Args:
@@ -157,12 +159,12 @@ def pattern_of(group: Group, requested: Sequence[Level], names: UniqueNames) -> 
 
 
 def sparkplug_pattern(
-    group: Group, requested: Sequence[Level], names: UniqueNames
+    group: TopicGroup, requested: Sequence[Level], names: UniqueNames
 ) -> InferredPattern:
     """Return the pattern of a Sparkplug namespace: group, message type, node, and device if any."""
     position = group.topics[0].levels.index(SPARKPLUG)
     above = pattern_of(
-        Group([Topic("/".join(topic.levels[: position + 1])) for topic in group.topics],
+        TopicGroup([Topic("/".join(topic.levels[: position + 1])) for topic in group.topics],
               frozenset({position})),
         requested,
         names,
@@ -226,12 +228,12 @@ def _shape_index(notation: str, keys: frozenset[str], shapes: list[tuple[str, se
     return len(shapes) - 1
 
 
-def _partition(topics: list[Topic], split_levels: frozenset[int]) -> list[Group]:
+def _partition(topics: list[Topic], split_levels: frozenset[int]) -> list[TopicGroup]:
     """Split topics by the level that tells their labels apart, and the parts again."""
     labels = {topic.label for topic in topics if topic.label}
     position = _distinguishing_level(topics, labels, split_levels) if len(labels) > 1 else None
     if position is None:
-        return [Group(topics, split_levels)]
+        return [TopicGroup(topics, split_levels)]
     parts: dict[str, list[Topic]] = {}
     for topic in topics:
         parts.setdefault(topic.levels[position], []).append(topic)

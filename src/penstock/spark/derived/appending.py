@@ -35,13 +35,13 @@ from penstock.spark.checkpoints import (
     read_query_id,
 )
 from penstock.spark.parquet_files import NewFile, file_writer
-from penstock.spark.tables.api import (
+from penstock.spark.tables.landed_table import (
     ROWS,
-    Batch,
     Contents,
     Landed,
     LandedTable,
     Outcome,
+    PlannedBatch,
     QueryBatch,
     Selection,
     TableCommitFailed,
@@ -119,7 +119,7 @@ class AppendTarget:
     def drop_unlanded(self, former: Selection) -> None:
         """Do nothing: a batch is one commit."""
 
-    def move_end(self, batch: Batch) -> None:
+    def move_end(self, batch: PlannedBatch) -> None:
         """Move the landed end to where landing begins.
 
         Raises:
@@ -195,7 +195,7 @@ class AppendTarget:
         files = rows.write(writer)
         if not files:
             return LandingResult(None)
-        batch = Batch(selection, seen, end, query=query)
+        batch = PlannedBatch(selection, seen, end, query=query)
         if self._table.commit(batch, files) is not Outcome.LANDED:
             raise TableCommitFailed(
                 f"batch {query.batch_id} was overtaken by another job that fills"

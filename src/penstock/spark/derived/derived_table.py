@@ -21,8 +21,8 @@ from penstock.spark.derived.keyed_aggregation import LATE, KeyedAggregation
 from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.silence import Silence
 from penstock.spark.options import parse_options
-from penstock.spark.tables.api import ROWS, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable, open_table
+from penstock.spark.tables.landed_table import ROWS, LandedTable, Selection
 
 _METADATA: Final[tuple[Metadata, ...]] = get_args(Metadata)
 

@@ -19,9 +19,16 @@ from penstock.spark.derived.last_known import LastKnown, have_common_key
 from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.plain_types import read_rows
 from penstock.spark.ranges import MessageRanges
-from penstock.spark.tables.api import ROWS, Batch, Contents, Landed, Outcome, Selection
 from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import DeltaMessageTable
+from penstock.spark.tables.landed_table import (
+    ROWS,
+    Contents,
+    Landed,
+    Outcome,
+    PlannedBatch,
+    Selection,
+)
 from penstock.spark.tables.landing_target import LandingResult
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -79,11 +86,11 @@ class ReplaceTarget:
     def drop_unlanded(self, former: Selection) -> None:
         """Do nothing: a batch is one commit."""
 
-    def move_end(self, batch: Batch) -> None:
+    def move_end(self, batch: PlannedBatch) -> None:
         """Move the landed end over a range without messages, or to where landing begins."""
         self._table.commit(batch, [])
 
-    def land(self, messages: MessageRanges, batch: Batch) -> LandingResult:
+    def land(self, messages: MessageRanges, batch: PlannedBatch) -> LandingResult:
         """Replace older rows by the rows of one batch, in one attempt.
 
         Raises:

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.decoding.decoder import in_parts
 from penstock.spark.arrow_maps import map_in_arrow
-from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import ROWS
 
 REMOVED: Final = "_gone"
 """The column that is true in a row for a message that removed a retained message."""

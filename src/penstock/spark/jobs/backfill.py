@@ -34,10 +34,10 @@ from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_target
 from penstock.spark.options import service_options
 from penstock.spark.ranges import MessageRanges, RangePlanner
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.erased import ErasedMessages, summarize
 from penstock.spark.tables.evolving import with_present_types
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.landing_target import files_of_table
 from penstock.spark.topics import topics_text
 from penstock.store.ranges import subtract_ranges

@@ -33,7 +33,7 @@ from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.range_limits import SpecificOffset
 from penstock.spark.receipts import ReceiptReporter
 from penstock.spark.session import local_spark
-from penstock.spark.tables.api import Landed, Selection
+from penstock.spark.tables.landed_table import Landed, Selection
 from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 from penstock.telemetry.logs import Sentence, get_logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.spark.tables.api import Batch, Contents, Landed, Selection
+from penstock.spark.tables.landed_table import Contents, Landed, PlannedBatch, Selection
 
 
 class JobTarget(Protocol):
@@ -20,7 +20,7 @@ class JobTarget(Protocol):
         """Return the furthest that has been committed, perhaps of a batch that has not landed as a
         whole; None if landing has not begun."""
 
-    def move_end(self, batch: Batch) -> None:
+    def move_end(self, batch: PlannedBatch) -> None:
         """Move the landed end over a range without messages, or to where landing begins or goes on.
 
         If the table has moved since the batch was planned, nothing happens.

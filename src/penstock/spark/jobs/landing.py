@@ -13,8 +13,8 @@ or that belongs to another table would skip messages or land them twice. Here no
 table decides what lands, so nothing has to fit it.
 
 Exactly once rests on two things: a range always gives the same rows (the log), and a commit moves
-the table's landed end only from where the range begins (`penstock.spark.tables.api`). Files of lost
-attempts are in no table.
+the table's landed end only from where the range begins (`penstock.spark.tables.landed_table`).
+Files of lost attempts are in no table.
 
 A range without messages for the table needs no commit: the job remembers that it has passed it,
 and stores that in the table from time to time and at its end, for the next run.
@@ -45,15 +45,15 @@ from penstock.spark.offsets import LogPosition
 from penstock.spark.pace_file import PaceWriter
 from penstock.spark.ranges import MessageRanges, RangePlanner
 from penstock.spark.session import local_spark
-from penstock.spark.tables.api import (
+from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.delta import DeltaMessageTable
+from penstock.spark.tables.landed_table import (
     ROWS,
     Landed,
     LandedTable,
     Outcome,
     Selection,
 )
-from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
-from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.spark.tables.splits import unchanged_rows
 from penstock.spark.tables.upkeep import Upkeep

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from penstock.errors import EpochMismatch
 from penstock.spark.jobs.job_target import JobTarget
 from penstock.spark.jobs.steps import move_to
-from penstock.spark.tables.api import Batch, Former, Landed, Selection
+from penstock.spark.tables.landed_table import Former, Landed, PlannedBatch, Selection
 from penstock.store.mark import Mark
 from penstock.stream.client import Continuation, StreamOffsets
 from penstock.telemetry.logs import Sentence, get_logger
@@ -147,7 +147,7 @@ def _go_on(
     landed = target.landed(selection)
     if landed is not None and not formers:
         return selection, landed  # the only epoch of a table that has no list of them
-    batch = Batch(
+    batch = PlannedBatch(
         selection,
         0 if landed is None else landed.end,
         furthest.position,

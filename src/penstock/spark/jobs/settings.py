@@ -10,7 +10,7 @@ from penstock.spark.groups import LEASE_S
 from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
 from penstock.spark.session import LOCAL_MASTER
-from penstock.spark.tables.api import Selection
+from penstock.spark.tables.landed_table import Selection
 from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials

@@ -35,7 +35,7 @@ from penstock.spark.jobs.settings import LandingSettings
 from penstock.spark.offsets import Position
 from penstock.spark.ranges import WritableFrame
 from penstock.spark.session import SparkFailed, local_spark
-from penstock.spark.tables.api import Landed, Outcome, QueryBatch, Selection
+from penstock.spark.tables.landed_table import Landed, Outcome, QueryBatch, Selection
 from penstock.spark.tables.landing_target import LandingResult
 from penstock.stream.client import StreamClient
 

@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from penstock.errors import OffsetOutOfRange
 from penstock.spark.jobs.job_target import JobTarget
-from penstock.spark.tables.api import Batch, Landed, Outcome, Selection, TableError
+from penstock.spark.tables.landed_table import Landed, Outcome, PlannedBatch, Selection, TableError
 from penstock.spark.tables.landing_target import LandingResult
 from penstock.store.mark import NO_MARK, Mark
 
@@ -43,10 +43,10 @@ def begin(target: JobTarget, selection: Selection, start: int, mark: Mark) -> La
     Raises:
         EpochBegun: another job has begun to land another epoch meanwhile.
     """
-    return move_to(target, Batch(selection, 0, start, start, mark=mark))
+    return move_to(target, PlannedBatch(selection, 0, start, start, mark=mark))
 
 
-def move_to(target: JobTarget, batch: Batch) -> Landed:
+def move_to(target: JobTarget, batch: PlannedBatch) -> Landed:
     """Move the landed end of a table by a batch without messages; return what has landed then.
 
     Raises:
@@ -67,7 +67,7 @@ class MessagesTarget(JobTarget, Protocol[M]):
     def columns(self) -> Sequence[str]:
         """The columns of messages that landing them reads."""
 
-    def land(self, messages: M, batch: Batch) -> LandingResult:
+    def land(self, messages: M, batch: PlannedBatch) -> LandingResult:
         """Land the messages of a batch, in one attempt."""
 
 
@@ -152,9 +152,9 @@ class LandingSteps(Generic[M]):
             self._target.move_end(self._batch(self.position, self.mark))
             self._is_unmoved()
 
-    def _batch(self, end: int, mark: Mark) -> Batch:
+    def _batch(self, end: int, mark: Mark) -> PlannedBatch:
         generation = self._generation
-        return Batch(self._selection, self._seen, end, mark=mark, generation=generation)
+        return PlannedBatch(self._selection, self._seen, end, mark=mark, generation=generation)
 
     def _is_unmoved(self) -> bool:
         """Return whether the table ends where it did; else continue from where it ends now.

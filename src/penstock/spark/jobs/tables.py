@@ -40,11 +40,11 @@ from penstock.spark.jobs.supervision import SupervisedLanding
 from penstock.spark.ranges import MessageRanges
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, has_ended, local_spark
 from penstock.spark.table_selection import AnyTable
-from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.births import keep_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.evolving import EvolvingTarget
+from penstock.spark.tables.landed_table import ROWS
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.upkeep import Upkeep

@@ -1,6 +1,6 @@
 """Tables in which messages land: unchanged, or decoded as `[[tables.declared]]` declares.
 
-    api             the interface of a table of any format: a commit for each batch, once
+    landed_table    the interface of a table of any format: a commit for each batch, once
     columns         the columns, and how a declaration may change them
     splits          assigns unchanged messages to a table; decoding_split: assigns rows and dead
                     letters to two tables

@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column
 from penstock.config.table import IcebergNames, TableDefinition
-from penstock.decoding.api import make_decoder, pin_schema
 from penstock.decoding.casts import Cast
+from penstock.decoding.factory import make_decoder, pin_schema
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.options import parse_options
 from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.decoding_split import MESSAGE_ID, DecodingSplit
 from penstock.spark.tables.delta import DeltaMessageTable
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.stream.rows import STREAM_SCHEMA
 
 CATALOG_NAME: Final = "iceberg.db"

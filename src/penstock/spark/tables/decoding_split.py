@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
 from penstock.decoding.abbreviation import abbreviate
-from penstock.decoding.api import Births, DecodedBatch, Decoder, Messages, make_decoder
 from penstock.decoding.decoder import DecodingPostponed, in_parts
+from penstock.decoding.factory import Births, DecodedBatch, Decoder, Messages, make_decoder
 from penstock.decoding.repetition_limit import exceeds_repetition_limit
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import (
@@ -28,8 +28,8 @@ from penstock.spark.parquet_files import (
     check_writable,
     partition_name,
 )
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.spark.tables.poison import make_in_parts, reason_of
 from penstock.spark.tables.splits import with_date
 from penstock.stream.birth_store import LoggedBirths

@@ -29,20 +29,6 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout, NewFile, touch
-from penstock.spark.tables.api import (
-    Batch,
-    Contents,
-    FindNumber,
-    Landed,
-    Outcome,
-    PartitionValues,
-    QueryBatch,
-    Selection,
-    Span,
-    TableCommitFailed,
-    TableCommitUnknown,
-    TableError,
-)
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.delta_actions import (
     add_action,
@@ -53,6 +39,20 @@ from penstock.spark.tables.delta_actions import (
     remove_action,
 )
 from penstock.spark.tables.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
+from penstock.spark.tables.landed_table import (
+    Contents,
+    FindNumber,
+    Landed,
+    Outcome,
+    PartitionValues,
+    PlannedBatch,
+    QueryBatch,
+    Selection,
+    Span,
+    TableCommitFailed,
+    TableCommitUnknown,
+    TableError,
+)
 from penstock.spark.tables.rewriting import (
     replacement_failed,
     rewrite_files,
@@ -188,7 +188,7 @@ class DeltaMessageTable:
         return _finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
 
     def commit(
-        self, batch: Batch, files: Sequence[NewFile], replaced: Collection[str] = ()
+        self, batch: PlannedBatch, files: Sequence[NewFile], replaced: Collection[str] = ()
     ) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`.
 
@@ -357,7 +357,7 @@ class DeltaMessageTable:
         for path in paths:
             touch(self.path / path)
 
-    def _look_up_outcome(self, batch: Batch, failure: Exception) -> Outcome:
+    def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
         """Return LANDED if the table has the batch after an error; else raise
         TableCommitUnknown."""
         try:
@@ -368,7 +368,7 @@ class DeltaMessageTable:
             return Outcome.LANDED
         raise self._unknown_outcome(batch, failure) from failure
 
-    def _unknown_outcome(self, batch: Batch, failure: Exception) -> TableCommitUnknown:
+    def _unknown_outcome(self, batch: PlannedBatch, failure: Exception) -> TableCommitUnknown:
         return TableCommitUnknown(
             f"it is not known whether {batch.description} was committed to {self.path}"
             f" ({failure}); run the job again: it checks the table"
@@ -376,7 +376,7 @@ class DeltaMessageTable:
 
     def _write_commit(
         self,
-        batch: Batch,
+        batch: PlannedBatch,
         numbers: Mapping[str, int],
         files: Sequence[NewFile],
         removed: Sequence[dict[str, Any]] = (),

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.spark.parquet_files import NewFile
-from penstock.spark.tables.api import Span
+from penstock.spark.tables.landed_table import Span
 from penstock.spark.tables.tiers import LiveFile
 
 

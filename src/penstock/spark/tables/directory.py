@@ -39,20 +39,20 @@ from penstock.spark.parquet_files import (
     sync,
 )
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import (
-    Batch,
+from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
+from penstock.spark.tables.landed_table import (
     Contents,
     FindNumber,
     Landed,
     Outcome,
     PartitionValues,
+    PlannedBatch,
     QueryBatch,
     Selection,
     Span,
     TableCommitFailed,
     TableError,
 )
-from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.rewriting import replacement_failed, rewrite_without, with_columns_of
 from penstock.spark.tables.stored_marks import stored_epochs
 from penstock.spark.tables.tiers import LiveFile
@@ -153,7 +153,7 @@ class ParquetDirectory:
         """Return the number of the last micro-batch of a query in the table; None without one."""
         return _finder(self._refresh()[1])(QueryBatch(query_id, 0).transaction_id)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+    def commit(self, batch: PlannedBatch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):

@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.spark.parquet_files import NewFile, file_writer
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
 from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.evolving import with_present_types
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, PlannedBatch
 from penstock.spark.tables.landing_target import files_of_table
 from penstock.spark.tables.sample import newest_messages
 from penstock.stream.client import StreamClient
@@ -72,7 +72,7 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
     ]
     if files:
         end = max(file.last_offset for file in files) + 1
-        batch = Batch(table.selection(epoch), 0, end)
+        batch = PlannedBatch(table.selection(epoch), 0, end)
         for name in (DEAD_LETTERS, ROWS):
             tables[name].commit(batch, files_of_table(files, name))
     return {name: pa.concat_tables(found) for name, found in parts.items() if found}

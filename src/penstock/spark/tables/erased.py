@@ -21,7 +21,7 @@ from pyspark.sql.functions import col, count, lit
 from pyspark.sql.functions import max as largest
 from pyspark.sql.functions import min as smallest
 
-from penstock.spark.tables.api import LandedTable, Selection, Span
+from penstock.spark.tables.landed_table import LandedTable, Selection, Span
 
 TOPICS_NAMED_MAX: Final = 5
 """Most topics of erased messages that are reported by name."""

@@ -19,8 +19,15 @@ from penstock.config.decoder import Column
 from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
 from penstock.spark.ranges import MessageRanges
-from penstock.spark.tables.api import ROWS, Batch, Contents, Landed, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import (
+    ROWS,
+    Contents,
+    Landed,
+    LandedTable,
+    PlannedBatch,
+    Selection,
+)
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.telemetry.logs import Sentence, get_logger
 
@@ -68,7 +75,7 @@ class EvolvingTarget:
         """Return the contents of the table of rows; None if it does not exist."""
         return self._target.contents()
 
-    def move_end(self, batch: Batch) -> None:
+    def move_end(self, batch: PlannedBatch) -> None:
         """Move the landed end over a range without messages, or to where landing begins."""
         self._target.move_end(batch)
 
@@ -80,7 +87,7 @@ class EvolvingTarget:
         """Remove dead letters of a former epoch whose batch never landed."""
         self._target.drop_unlanded(former)
 
-    def land(self, messages: MessageRanges, batch: Batch) -> LandingResult:
+    def land(self, messages: MessageRanges, batch: PlannedBatch) -> LandingResult:
         """Add the columns of a newer schema, if there is one, then land one batch."""
         self._evolve(batch.selection)
         return self._target.land(messages.with_columns(self.columns), batch)

@@ -40,20 +40,6 @@ from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout, NewFile, remove_old_files
 from penstock.spark.partition_fields import parse_partition
-from penstock.spark.tables.api import (
-    Batch,
-    Contents,
-    FindNumber,
-    Landed,
-    Outcome,
-    PartitionValues,
-    QueryBatch,
-    Selection,
-    Span,
-    TableCommitFailed,
-    TableCommitUnknown,
-    TableError,
-)
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
@@ -63,6 +49,20 @@ from penstock.spark.tables.iceberg_history import (
     unreferenced_files,
 )
 from penstock.spark.tables.iceberg_types import can_promote, iceberg_columns, to_iceberg_types
+from penstock.spark.tables.landed_table import (
+    Contents,
+    FindNumber,
+    Landed,
+    Outcome,
+    PartitionValues,
+    PlannedBatch,
+    QueryBatch,
+    Selection,
+    Span,
+    TableCommitFailed,
+    TableCommitUnknown,
+    TableError,
+)
 from penstock.spark.tables.rewriting import (
     replacement_failed,
     rewrite_files,
@@ -175,7 +175,7 @@ class IcebergTable:
         """Return the number of the last micro-batch of a query in the table; None without one."""
         return _finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+    def commit(self, batch: PlannedBatch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`."""
         selection = batch.selection
         error: Exception | None = None
@@ -202,7 +202,7 @@ class IcebergTable:
             f"{batch.description} could not be committed to {self.path}: {error}"
         ) from error
 
-    def _look_up_outcome(self, batch: Batch, failure: Exception) -> Outcome:
+    def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
         """Return LANDED if the table has the batch after an error; else raise
         TableCommitUnknown."""
         table = self._refresh()

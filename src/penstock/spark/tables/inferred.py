@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from penstock.decoding.decoder import in_parts
 from penstock.decoding.inference.tables import InferredTable, infer_tables
 from penstock.engine.values.topics import topic_matches
-from penstock.spark.tables.api import DEAD_LETTERS
 from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
+from penstock.spark.tables.landed_table import DEAD_LETTERS
 from penstock.stream.client import StreamClient
 
 

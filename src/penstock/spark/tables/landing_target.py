@@ -28,19 +28,19 @@ from pyspark.sql import DataFrame
 from penstock.spark.arrow_maps import ArrowFunction
 from penstock.spark.parquet_files import NewFile, Split, file_writer
 from penstock.spark.ranges import WritableFrame
-from penstock.spark.tables.api import (
+from penstock.spark.tables.erased import erased_messages
+from penstock.spark.tables.landed_table import (
     DEAD_LETTERS,
     ROWS,
-    Batch,
     Contents,
     Landed,
     LandedTable,
     Outcome,
+    PlannedBatch,
     Selection,
     Span,
     TableError,
 )
-from penstock.spark.tables.erased import erased_messages
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.rewriting import copy_files
 from penstock.stream.rows import STREAM_SCHEMA
@@ -144,14 +144,14 @@ class LandingTarget:
         """Return the contents of the table of rows; None if it does not exist."""
         return self.rows.contents()
 
-    def move_end(self, batch: Batch) -> None:
+    def move_end(self, batch: PlannedBatch) -> None:
         """Move the landed end over a range without messages, or to where landing begins.
 
         If the table has moved since the batch was planned, nothing happens.
         """
         self.rows.commit(batch, [])
 
-    def land(self, messages: RangeOfMessages, batch: Batch) -> LandingResult:
+    def land(self, messages: RangeOfMessages, batch: PlannedBatch) -> LandingResult:
         """Land the messages of a batch, in one attempt.
 
         Raises:
@@ -171,7 +171,7 @@ class LandingTarget:
             return LandingResult(None)
         rows, dead_files = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         if self.dead_letters is not None and dead_files:
-            dead_batch = Batch(selection, dead_end, batch.end, mark=batch.mark)
+            dead_batch = PlannedBatch(selection, dead_end, batch.end, mark=batch.mark)
             if dead is not None and dead_end > batch.end:
                 dead_batch = replace(dead_batch, end=dead_end, mark=dead.mark)
             outcome = self.dead_letters.commit(dead_batch, dead_files)
@@ -209,7 +209,7 @@ class LandingTarget:
         end, dead_end = 0 if landed is None else landed.end, self._dead_end(former)
         if self.dead_letters is not None and dead_end > end:
             self.dead_letters.replace(Span(former.epoch, end, dead_end), [])
-            self.dead_letters.commit(Batch(former, dead_end, end), [])
+            self.dead_letters.commit(PlannedBatch(former, dead_end, end), [])
 
     def _dead_end(self, selection: Selection) -> int:
         """Return the offset after the last dead letter that may be in the table; 0 for none."""
@@ -273,7 +273,7 @@ class LandingTarget:
     ) -> None:
         assert self.dead_letters is not None
         if self.dead_letters.contents() is None:
-            batch = Batch(selection, 0, span.end)
+            batch = PlannedBatch(selection, 0, span.end)
             if self.dead_letters.commit(batch, dead_files) is Outcome.LANDED:
                 return  # this created the table; else a landing has just created it
         self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead_files)

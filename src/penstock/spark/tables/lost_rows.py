@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.spark.plain_types import read_rows
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection, Span
 from penstock.spark.tables.columns import (
     rows_inside,
     with_missing_columns,
     with_partition_values,
 )
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, LandedTable, Selection, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from penstock.spark.schema import SPARK_SCHEMA
-from penstock.spark.tables.api import LandedTable, Span
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT, DecodingSplit
+from penstock.spark.tables.landed_table import LandedTable, Span
 
 
 class Repeats:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from penstock.spark.parquet_files import Layout, NewFile, write_files
 from penstock.spark.plain_types import plain_rows
-from penstock.spark.tables.api import ROWS, PartitionValues, Span, TableCommitFailed
 from penstock.spark.tables.columns import rows_outside, with_missing_columns, with_partition_values
+from penstock.spark.tables.landed_table import ROWS, PartitionValues, Span, TableCommitFailed
 
 _PREFIX: Final = "rest"
 _NOTHING: Final = Span("", 0, 0)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.columns import DATE
+from penstock.spark.tables.landed_table import ROWS
 from penstock.stream.rows import STREAM_SCHEMA
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.pace_file import read_pace
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.spark.tables.lost_rows import LostRows, find_lost_rows
 from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable

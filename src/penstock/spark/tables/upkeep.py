@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.config.upkeep import UpkeepDefinition
-from penstock.spark.tables.api import LandedTable
+from penstock.spark.tables.landed_table import LandedTable
 from penstock.spark.tables.tiers import LiveFile, groups_to_merge
 from penstock.spark.tables.upkeep_record import read_upkeep_record, write_upkeep_record
 from penstock.telemetry.logs import get_logger

@@ -13,10 +13,10 @@ import pyarrow as pa
 from penstock.config.table import Tables
 from penstock.decoding.inference.toml import table_lines
 from penstock.engine.values.topics import topic_matches
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
 from penstock.spark.tables.inferred import CheckedTable, infer_and_check_tables
+from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.stream.rows import STREAM_SCHEMA
 
 Messages = list[tuple[str, bytes]]

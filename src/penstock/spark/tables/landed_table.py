@@ -196,7 +196,7 @@ class QueryBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """A range of the log that one commit adds to a table.
 
     Attributes:
@@ -364,7 +364,7 @@ class LandedTable(Protocol):
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
 
-    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
+    def commit(self, batch: PlannedBatch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one atomic commit that moves its landed end.
 
         Args:

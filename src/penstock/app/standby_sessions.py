@@ -11,7 +11,7 @@ from penstock.config.settings import Settings
 from penstock.engine.api import PreparedSessions
 from penstock.services.garbage import freezing
 from penstock.store.database import Database
-from penstock.store.preparing import StoredSessionsMirror
+from penstock.store.stored_sessions import StoredSessionsMirror
 
 _PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscriptions")})
 
