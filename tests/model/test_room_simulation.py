@@ -320,10 +320,10 @@ class Crowd:
         if isinstance(blocker, Session):
             return blocker.refuses(message.size_bytes())
         assert isinstance(blocker, GroupQueue)
-        return self.bench.server.router.sharing.groups[blocker.name].refuses(message)
+        return self.bench.server.router.sharing.groups[blocker.name].refuses_message(message)
 
     def check_lines(self) -> None:
-        """Every client that waits stands in one line, by its place, and is counted once."""
+        """Every client that waits stands in one line, by its number, and is counted once."""
         blocked = self.bench.server.context.blocked_publishers
         handlers = [
             client.line.connection._publishing for client in self.clients if client.line is not None
@@ -334,8 +334,8 @@ class Crowd:
         for line in lines:
             assert waiting.issuperset(line.publishers)
             assert all(one.blocker is line.blocker for one in line.publishers)
-            places = [one.place for one in line.publishers]
-            assert places == sorted(set(places)) != []
+            numbers = [one.number for one in line.publishers]
+            assert numbers == sorted(set(numbers)) != []
             assert line.smallest_bytes <= min(one.size_bytes for one in line.publishers)
 
     def check_promises(self) -> None:

@@ -145,7 +145,7 @@ class Bridge(ClientCallbacks):
             session.transmission.poison_detector = PoisonMessageDetector(
                 self._remote.ends_at_message_max
             )
-        server.router.may_refuse = server.router.may_refuse or self._limits.rejects
+        server.router.note_limits(self._limits)
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):
             if topic_filter not in wanted:

@@ -1,4 +1,4 @@
-"""Publishers that wait for room: who is asked again when a place is given up, and who is not."""
+"""Publishers that wait for room: who is asked again when there is room, and who is not."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_one_place_in_a_group_lets_one_go_on() -> None:
     member = bench.join("m", durable=True)
     member.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
-    assert went_on(publishers) == 2  # it takes what was there, and adds a place
+    assert went_on(publishers) == 2  # it takes what was there, and adds room for one
     before = blocked.rechecks
     for number in range(1, 21):
         take(bench, member)
@@ -186,7 +186,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
     assert blocked_by(bench, first) + blocked_by(bench, second) == 2
 
 
-def test_who_is_refused_elsewhere_now_keeps_its_place() -> None:
+def test_who_is_refused_elsewhere_now_keeps_its_number() -> None:
     """It goes on before those who came there after it was blocked."""
     bench = Bench(FULL, streams=())
     for topic_filter in ("one/#", "+/two"):
@@ -201,7 +201,7 @@ def test_who_is_refused_elsewhere_now_keeps_its_place() -> None:
     back = bench.join("one/#", durable=True)
     bench.commit()
     assert (blocked_by(bench, "one/#"), blocked_by(bench, "+/two")) == (0, 2)
-    assert first.connection._publishing.place < later.connection._publishing.place
+    assert first.connection._publishing.number < later.connection._publishing.number
     assert (went_on([first]), went_on([later])) == (0, 0)
     bench.join("+/two", durable=True)
     bench.commit()
@@ -332,7 +332,7 @@ def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     assert blocked.count == 0
 
 
-def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_place() -> None:
+def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_number() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     first, second = waiting(bench, 2)
@@ -519,7 +519,7 @@ def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
     blocked.wake(session)
     bench.turns()
     assert blocked.rechecks == 1
-    assert (first.place, second.place, blocked_by(bench)) == (1, 2, 2)
+    assert (first.number, second.number, blocked_by(bench)) == (1, 2, 2)
 
 
 def test_what_changed_during_a_round_is_looked_at_by_another() -> None:

@@ -7,13 +7,13 @@ cannot write. Each *blocker* has a line of the publishers that wait for it::
                    ▲          ▲                                          │    full for this size?
                    │          │                                          │ no
                    │          ╰─ refused by the same ──────── the router checks the message
-                   ╰── refused by another: its line, the same place ──╯  │ not refused
+                   ╰── refused by another: its line, its old number ──╯  │ not refused
                                                                          ▼
                                                                      resumed
 
-Publishers that were blocked first are checked first: a publisher has a *place*, a number, from when
-it is blocked until it is resumed, and a line is in the order of the places. Room for one message
-lets one publisher continue, and publishers in other lines are not checked.
+Publishers that were blocked first are checked first: a publisher has a number from when it is
+blocked until it is resumed, and a line is in the order of these numbers. Room for one message lets
+one publisher continue, and publishers in other lines are not checked.
 
 The publishers of a line are checked in *rounds*. A turn checks some of the publishers whose blocker
 was woken; the next turn continues with the next publisher. A wake during a round begins another
@@ -66,7 +66,7 @@ class BlockedPublisher:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.blocker: Blocker | None = None  # None: it is not blocked
-        self.place = 0  # publishers with lower places are checked first
+        self.number = 0  # in line: publishers with lower numbers are checked first
         self.size_bytes = 0  # of the message that waits
 
     def find_blocker(self) -> Blocker | None:
@@ -93,7 +93,7 @@ class BlockedPublishers(Resumable):
         self._lines: dict[Blocker, _Line] = {}  # no line is empty
         self._woken_lines: deque[_Line] = deque()  # lines that were woken, or are in a round
         self._woken_in_tick: dict[Blocker, None] = {}  # without memory: woken in the next tick
-        self._last_place = 0  # the last place that was assigned
+        self._last_number = 0  # the last one that was assigned
 
     def count_blocked_by(self, blocker: Blocker) -> int:
         """Return the number of publishers that ``blocker`` blocks."""
@@ -104,11 +104,13 @@ class BlockedPublishers(Resumable):
         """Add ``publisher`` to the line of ``blocker``, which refuses its message of
         ``size_bytes``.
 
-        A publisher that is blocked already, also by another blocker, keeps its place.
+        A publisher that is blocked already, also by another blocker, keeps its number; the size
+        may be another one. Sizes do not order a line; the smallest one says when nobody in it can
+        go on.
         """
         if publisher.blocker is None:
-            self._last_place += 1
-            publisher.place = self._last_place
+            self._last_number += 1
+            publisher.number = self._last_number
         elif publisher.blocker is not blocker:
             self._remove_from_line(publisher, publisher.blocker)
         line = self._lines.get(blocker)
@@ -257,24 +259,24 @@ class _Line:
             self.smallest_in_round = _NO_SIZE
 
     def insert(self, publisher: BlockedPublisher) -> None:
-        """Insert ``publisher`` at its place."""
-        index = self._index(publisher.place)
+        """Insert ``publisher`` by its number."""
+        index = self._index(publisher.number)
         self.publishers.insert(index, publisher)
         if index < self.next_index:
             self.next_index += 1
 
     def remove(self, publisher: BlockedPublisher) -> None:
         """Remove ``publisher``, which must be in the line."""
-        index = self._index(publisher.place)
+        index = self._index(publisher.number)
         assert self.publishers[index] is publisher
         del self.publishers[index]
         if index < self.next_index:
             self.next_index -= 1
 
-    def _index(self, place: int) -> int:
-        """Return the index of the first publisher whose place is ``place`` or greater."""
-        return bisect_left(self.publishers, place, key=_place_of)
+    def _index(self, number: int) -> int:
+        """Return the index of the first publisher whose number is ``number`` or greater."""
+        return bisect_left(self.publishers, number, key=_number_of)
 
 
-def _place_of(publisher: BlockedPublisher) -> int:
-    return publisher.place
+def _number_of(publisher: BlockedPublisher) -> int:
+    return publisher.number

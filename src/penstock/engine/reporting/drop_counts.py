@@ -1,8 +1,15 @@
 """Counts of dropped messages: nothing is dropped silently.
 
-Every message that will not reach a session it was meant for has one reason from a closed list and
-is counted under it. The engine does not log: a short bounded list keeps the latest drops, and the
-shell takes it (``take_recent``) and writes them to the log.
+Every message that will not reach a session it was meant for has one reason from a closed list
+(``values.drop_reasons``) and is counted under it. Which method::
+
+      drop             one delivery, which may become a dead letter
+      count_delivery   one delivery, which may not: its receiver has no right to it
+      count            a message that never became a delivery, or many of which nothing is known
+      count_known      many at once, some of which are in memory; the caller hands these over
+
+The engine does not log: a short bounded list keeps the latest drops, and the shell takes it
+(``take_recent``) and writes them to the log.
 
 Sessions and shared subscriptions are counted separately, because a client may choose the name of a
 shared subscription as its client identifier.
@@ -29,7 +36,8 @@ _OWNERS_WITH_LAST_MAX: Final = 10_000  # sessions, and groups, whose latest drop
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DropHandler:
-    """The port that takes dropped messages; ``dead_letters`` implements it."""
+    """The port that takes dropped messages: ``dead_letters`` publishes them, and the client library
+    tells its caller (``session.outcome``)."""
 
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Handle ``delivery``, which was dropped on its way to ``client_id``."""

@@ -228,8 +228,8 @@ class GroupQueue(StoredState):
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
         before = len(self._queue)
-        has_place = is_planned and message.qos > 0 and self._queue.rejects
-        if has_place and self._queue.fits_when_empty(delivery.size_bytes):
+        is_promised = is_planned and message.qos > 0 and self._queue.rejects
+        if is_promised and self._queue.fits_when_empty(delivery.size_bytes):
             self._append(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
         else:
             self.backlog.enqueue_in_lane(
@@ -374,8 +374,7 @@ class GroupQueue(StoredState):
 
     def is_full(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused, unless a member can take it."""
-        queue = self._queue
-        return queue.rejects and not self.has_room(size_bytes) and queue.fits_when_empty(size_bytes)
+        return self._queue.must_refuse(size_bytes) and not self.has_room(size_bytes)
 
     def refuses(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused: neither the queue nor a member has

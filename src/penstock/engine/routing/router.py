@@ -101,6 +101,11 @@ class Router:
         self._blocked_publishers = context.blocked_publishers
         self.may_refuse = limits.rejects  # whether any queue may refuse a message
 
+    def note_limits(self, limits: EngineLimits) -> None:
+        """Note that a session uses ``limits``: from now on its queue may refuse messages, if its
+        policy is to."""
+        self.may_refuse = self.may_refuse or limits.rejects
+
     def publish(
         self,
         message: Message,
@@ -204,7 +209,7 @@ class Router:
         if refused_by is None:
             for group in matches.groups:
                 looked_at += 1 + len(group.members.connected_members)
-                if group.refuses(message):
+                if group.refuses_message(message):
                     refused_by = group.queue
                     break
         self._blocked_publishers.work += looked_at

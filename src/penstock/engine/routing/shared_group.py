@@ -137,7 +137,7 @@ class SharedGroup(GroupSource):
 
     # -- blocked publishers ------------------------------------------------------------------
 
-    def refuses(self, message: Message) -> bool:
+    def refuses_message(self, message: Message) -> bool:
         """Return whether ``message`` (QoS 1 or 2) must be refused: neither the queue nor a member
         has room."""
         queue = self.queue

@@ -8,9 +8,11 @@
       4  MQTT 5: it can be retained, if it is to be else it is refused
       5  MQTT 3.1, QoS 2: memory until its PUBREL   else the connection ends
 
-A message of an MQTT 5 client never waits: it is refused with 0x97, which means that no subscriber
-got it. A message of QoS 0 has nobody to answer to, and is not asked for. Room that was found may be
-used up later, so the caller routes the message at once.
+A message of an MQTT 5 client does not wait for room: it is refused with 0x97, which means that no
+subscriber got it. (It waits in order, though, behind a QoS 2 message that the session took over
+from a connection of MQTT 3.1: ``publish_handler``.) A message of QoS 0 has nobody to answer to,
+and is not asked for. Room that was found may be used up later, so the caller routes the message at
+once.
 """
 
 from __future__ import annotations

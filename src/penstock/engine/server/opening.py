@@ -435,7 +435,7 @@ class OpeningConnection(Connection):
                 answer.properties.response_information = None
         self._answer(answer, now)
         if not self.link.is_closed:
-            server.router.may_refuse = server.router.may_refuse or limits.rejects
+            server.router.note_limits(limits)
             self.receive_maximum = receive_maximum
             events = server.context.events
             if events is not None:

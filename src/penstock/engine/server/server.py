@@ -120,7 +120,7 @@ class Server:
         )
         self.registry.session_ends = self.connection_names
         for named in (limits_by_name or {}).values():
-            self.router.may_refuse = self.router.may_refuse or named.rejects
+            self.router.note_limits(named)
         self.bans = Bans()
         self.partial_packets = PartialPacketBudget(
             self.context.turn, limits.half_received_bytes_max

@@ -115,7 +115,7 @@ class Backlog:
         return self.queue.max_bytes
 
     def set_limits(self, limits: EngineLimits) -> None:
-        """Set the limits; with the policy "drop_oldest", drop messages beyond them."""
+        """Set the limits; if the policy drops the oldest, drop messages beyond them."""
         self.limits = limits
         self._priorities = limits.priorities
         self.queue.set_limits(limits)
@@ -221,7 +221,8 @@ class Backlog:
             self.mark_changed()
 
     def note_dropped(self, delivery: Delivery) -> None:
-        """Note that ``delivery`` was dropped from the queue.
+        """Note that ``delivery`` was dropped from the head of a lane: in the store all before it is
+        gone, too. From the middle, it is ``StoredQueue.note_removed``.
 
         Until the drop is stored, no message of the queue is sent before the commit that records it.
         """

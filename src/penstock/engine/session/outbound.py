@@ -59,7 +59,7 @@ class Outbound:
     def __init__(
         self, backlog: Backlog, transmission: Transmission, context: EngineContext
     ) -> None:
-        self.max_age_us = 0  # messages queued for longer are dropped; 0 = no limit
+        self.max_age_us = 0  # of the client library: older messages have expired; 0 = no limit
         self.shared_filters: dict[str, None] | None = None  # filters of its shared subscriptions
         self._backlog = backlog
         self._transmission = transmission
@@ -361,7 +361,7 @@ class Outbound:
                 link.resume_when_room()
                 return
             delivery = next(iter(self._retained_deliveries.values()))
-            if not self._has_place_for_retained(delivery.qos):
+            if not self._takes_retained(delivery.qos):
                 return
             delivery.visits_left = visits_left
             message = delivery.next(now)
@@ -376,7 +376,7 @@ class Outbound:
                 return
         self._retained_deliveries = None
 
-    def _has_place_for_retained(self, qos: int) -> bool:
+    def _takes_retained(self, qos: int) -> bool:
         """Return whether a retained message of this QoS may be delivered now.
 
         It may if the window has room or, in a stored session, if the queue is less than half full.
@@ -425,7 +425,7 @@ class Outbound:
 
     # -- room --------------------------------------------------------------------------
 
-    def has_place(self, size_bytes: int) -> bool:
+    def takes_one_more(self, size_bytes: int) -> bool:
         """Return whether the window or the queue has room for a QoS 1 or 2 message of this size."""
         if not self._backlog.has_memory():
             return False
@@ -440,13 +440,9 @@ class Outbound:
     def refuses(self, size_bytes: int) -> bool:
         """Return whether a QoS 1 or 2 message of this size must be refused (policy "reject").
 
-        The publisher of a refused message waits or gets a reason code. A message that does not fit
-        into an empty queue is not refused but dropped, because its publisher would wait for ever.
+        The publisher of a refused message waits or gets a reason code.
         """
-        queue = self._queue
-        return (
-            queue.rejects and not self.has_place(size_bytes) and queue.fits_when_empty(size_bytes)
-        )
+        return self._queue.must_refuse(size_bytes) and not self.takes_one_more(size_bytes)
 
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 

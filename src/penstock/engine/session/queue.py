@@ -76,7 +76,7 @@ class MessageQueue:
         self.max_len = max_len
         self.max_bytes = max_bytes
         self._drops_oldest = overflow == DROP_OLDEST
-        self.rejects = overflow == REJECT
+        self.rejects = overflow == REJECT  # with none of these flags: DROP_NEWEST
         self.spills = False
         if overflow == SPILL:
             self.spills = self._is_stored
@@ -129,6 +129,14 @@ class MessageQueue:
         """Return whether a message of this size would fit if the queue were empty."""
         return not 0 < self.max_bytes < size_bytes
 
+    def must_refuse(self, size_bytes: int) -> bool:
+        """Return whether the policy is to refuse a message of this size for which there is no room.
+
+        One that would not fit into an empty queue is dropped instead: its publisher would wait for
+        ever.
+        """
+        return self.rejects and self.fits_when_empty(size_bytes)
+
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
         """Make room for a new message that does not fit; return whether it may be queued.
 
@@ -148,8 +156,8 @@ class MessageQueue:
         return True
 
     def trim(self, dropped: list[Delivery]) -> None:
-        """Remove deliveries beyond the limits, with the policy "drop_oldest" only, and add them to
-        ``dropped``."""
+        """Remove deliveries beyond the limits, if the policy drops the oldest, and add them to
+        ``dropped``. "spill" does so, too, in a session that is not stored."""
         while self._drops_oldest and (
             0 < self.max_len < len(self) or 0 < self.max_bytes < self.size_bytes
         ):

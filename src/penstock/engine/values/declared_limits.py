@@ -55,10 +55,10 @@ class ClientLimits:
 
     mqueue_overflow: Literal["drop_oldest", "drop_newest", "reject", "spill"] = "drop_oldest"
     """Behaviour of a full message queue. "drop_oldest": a QoS 0 message is dropped, or else the
-    oldest message. "drop_newest": the new message is dropped. "reject": the publisher is refused
-    (0x97; before MQTT 5 it gets no acknowledgement until there is room), and no subscriber gets the
-    message. "spill": the queue of a session that outlives its connection has no limit, because the
-    log holds the messages."""
+    oldest message of the lowest priority. "drop_newest": the new message is dropped. "reject":
+    the publisher is refused (0x97; before MQTT 5 it gets no acknowledgement until there is room),
+    and no subscriber gets the message. "spill": the queue of a session that outlives its connection
+    has no limit, because the log holds the messages."""
 
     mqueue_priorities: Annotated[dict[str, QueuePriority], Len(0, 1000)] = {}  # noqa: RUF012 - a default
     """Priority in the message queue by topic filter, 1 to 255, higher first; the first filter

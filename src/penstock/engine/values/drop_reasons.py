@@ -1,7 +1,9 @@
 """The closed list of reasons for which a message does not reach a session that it was meant for.
 
-A new reason is a number, a sentence in ``REASONS``, and one call of ``Drops`` where the message is
-dropped; its counters, ``$SYS`` topic, metric and event follow from this list.
+A new reason is a number, its words and its name in the two lists, and one call of ``Drops.drop``
+where the message is dropped; counters, ``$SYS`` topic, metric, event and dead letter follow. By
+hand remain a line in docs/sys_topics.md (a test asks for it), a remedy in ``control.diagnosis``
+and, if such drops are wanted, an exception in packaging/prometheus/penstock_alerts.yml.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (`
 CONNECTION_ENDED: Final = (
     16  # a bridge's remote broker ended several connections at the message (``poison_message``)
 )
+
 REASONS: Final = (
     "queue full",
     "QoS 0 while offline",
@@ -46,8 +49,30 @@ REASONS: Final = (
     "out of sequence",
     "connection ended at it",
 )
+"""The words of each reason in the log, by its number."""
+
+SLUGS: Final = (
+    "queue_full",
+    "qos_0_while_offline",
+    "expired",
+    "packet_too_large_for_the_receiver",
+    "no_permission",
+    "retention",
+    "session_ended",
+    "store_failed",
+    "rejected_by_the_receiver",
+    "qos_0_for_a_slow_consumer",
+    "too_many_retained_messages",
+    "not_released_by_its_publisher",
+    "payload_format_invalid",
+    "dead_letter_lost",
+    "memory_full",
+    "out_of_sequence",
+    "connection_ended_at_it",
+)
+"""The name of each reason in topics, metrics, events and dead letters."""
 
 
 def slug_of(reason: int) -> str:
     """Return the name of ``reason`` in a topic or a metric, for example "queue_full"."""
-    return REASONS[reason].lower().replace(" ", "_")
+    return SLUGS[reason]
