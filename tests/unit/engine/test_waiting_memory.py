@@ -319,7 +319,7 @@ def test_what_waits_for_a_group_needs_no_more_memory_on_its_way() -> None:
     receiver(bench, "other", topic="u", expiry_s=0)
     publish(bench, "u", count=2)
     line, _ = bench.connect(Connect("c", username="greedy"))
-    assert not line.session.account.has_room_to_wait()
+    assert not line.session.account.has_room_for_waiting()
     line.send(Subscribe(1, [Subscription("$share/g/t", 1)]))
     bench.commit()
     assert acknowledge_all(bench, line) == 20

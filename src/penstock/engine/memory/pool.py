@@ -183,7 +183,7 @@ class Pool:
             parent = pool.parent
         pool.qos0_bytes += step * (DELIVERY_BYTES + (size_bytes if is_only else 0))
 
-    def has_room_to_pack(self) -> bool:
+    def has_room_for_packed(self) -> bool:
         """Return whether memory has room for one more packed delivery (``packed_run``)."""
         pool: Pool | None = self
         while pool is not None:
@@ -201,7 +201,7 @@ class Pool:
 
     # -- QoS 1 and 2 in queues and windows --------------------------------------------------
 
-    def has_room_to_wait(self) -> bool:
+    def has_room_for_waiting(self) -> bool:
         """Return whether one more QoS 1 or 2 message may wait.
 
         Messages of blocked publishers count too, up to half of the limit, so that they cannot use
@@ -215,7 +215,7 @@ class Pool:
             pool = pool.parent
         return True
 
-    def has_room_to_block(self) -> bool:
+    def has_room_for_blocked(self) -> bool:
         """Return whether one more message of a blocked publisher may wait before it is routed.
 
         Such messages may take half of the limit for waiting messages, if that half is free.
@@ -304,7 +304,7 @@ class Pool:
 
     # -- bodies that are read from the log ---------------------------------------------------
 
-    def may_fetch(self, size_bytes: int) -> bool:
+    def has_room_for_fetching(self, size_bytes: int) -> bool:
         """Return whether the broker may read ``size_bytes`` of bodies now, in addition to those
         that are being read."""
         whole = self.whole()
@@ -325,7 +325,7 @@ class Pool:
 
     # -- bytes written to clients that do not read ------------------------------------------
 
-    def has_room_to_send(self, size_bytes: int) -> bool:
+    def has_room_for_unsent(self, size_bytes: int) -> bool:
         """Return whether the buffers of this owner's connections may take ``size_bytes`` more."""
         bound = self.limits.unsent
         return not 0 < bound < self.buffered_bytes + min(size_bytes, bound // 2)

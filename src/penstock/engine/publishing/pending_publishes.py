@@ -76,7 +76,7 @@ class PendingPublishes:
 
     def lacks_memory(self) -> bool:
         """Return whether the memory for pending messages, of this user or of all, is used up."""
-        return self._account is not None and not self._account.has_room_to_block()
+        return self._account is not None and not self._account.has_room_for_blocked()
 
     def at_hard_limit(self) -> bool:
         """Return whether the hard limit is reached: the bytes that a client may have in flight."""

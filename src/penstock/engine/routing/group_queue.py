@@ -435,7 +435,7 @@ class GroupQueue(StoredState):
             asked.append((lane, delivery))
             offsets.append(delivery.offset)
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if self.account.may_fetch(size_bytes):
+        if self.account.has_room_for_fetching(size_bytes):
             self._fetching_bytes = size_bytes
             self.account.count_fetching(size_bytes)
             self._requested = asked

@@ -180,8 +180,8 @@ class Backlog:
     def has_memory(self) -> bool:
         """Return whether memory has room for one more QoS 1 or 2 message in this queue."""
         if self.is_stored and (self.is_offline or len(self.queue) >= HEAD_LEN_MAX):
-            return self.account.has_room_to_pack()
-        return self.account.has_room_to_wait()
+            return self.account.has_room_for_packed()
+        return self.account.has_room_for_waiting()
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
         """Make room for a new message, by dropping others if the policy is to; return whether the

@@ -182,7 +182,7 @@ class Outbound:
         """Return whether memory has room for ``message`` in the window, and for its packet."""
         if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
             return False
-        return self._backlog.account.has_room_to_wait()
+        return self._backlog.account.has_room_for_waiting()
 
     def _deliver_acknowledged(
         self,
@@ -203,7 +203,7 @@ class Outbound:
             and self._window.has_room()
             and link.has_room()
             and (
-                (len(message.payload) <= SMALL_BYTES and not self._window.is_long)
+                (len(message.payload) <= SMALL_BYTES and not self._window.counts_all)
                 or self._has_memory_for(link, message)
             )
         ):
@@ -221,7 +221,7 @@ class Outbound:
                 transmission.congestion.set_cause(WRITE_BUFFER, now)
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
-            elif link.resumable is not None and not backlog.account.has_room_to_wait():
+            elif link.resumable is not None and not backlog.account.has_room_for_waiting():
                 self._context.turn.waiting.until_tick(link.resumable)  # memory may be free then
 
     def refill(self, now: Now) -> None:
@@ -479,9 +479,9 @@ class Outbound:
             return size_bytes < LARGE_BYTES or self._has_room_for_qos0(link, size_bytes)
         if size_bytes >= LARGE_BYTES and not link.has_room_for(size_bytes):
             return False
-        if not is_new or (size_bytes <= SMALL_BYTES and not self._window.is_long):
+        if not is_new or (size_bytes <= SMALL_BYTES and not self._window.counts_all):
             return True
-        return self._backlog.account.has_room_to_wait()
+        return self._backlog.account.has_room_for_waiting()
 
     def send_shared(
         self,

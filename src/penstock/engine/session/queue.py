@@ -145,7 +145,7 @@ class MessageQueue:
         """
         self.has_overflowed = True
         if self.spills:
-            return qos > 0 and self._account.has_room_to_pack()
+            return qos > 0 and self._account.has_room_for_packed()
         if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
             return False
         while not self.has_room(size_bytes):

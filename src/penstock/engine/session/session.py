@@ -420,7 +420,7 @@ class Session(StoredState):
         if self.awaits_pubrel:
             if self.inbound.unreleased is not None and not self.account.has_room_for_unreleased():
                 return False
-            if not self.account.has_room_to_block():
+            if not self.account.has_room_for_blocked():
                 return False
         return not 0 < self.backlog.limits.max_awaiting_rel <= len(self.inbound)
 

@@ -496,7 +496,7 @@ class Transmission:
         if owner is None:
             return
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if not self._backlog.account.may_fetch(size_bytes):
+        if not self._backlog.account.has_room_for_fetching(size_bytes):
             if link is not None and link.resumable is not None:
                 self._context.turn.waiting.until_tick(link.resumable)
             return

@@ -91,7 +91,6 @@ class InFlightWindow:
         self.capacity = capacity
         self.acknowledged_offset = 0  # log offset of the entry that was acknowledged last
         self.is_first_acknowledgement = False  # with success, by PUBACK or PUBREC
-        self.is_long = False  # whether ``has_room`` last found ``UNCOUNTED_MAX`` entries or more
         self._account = account
         self.reserved_ids = ReservedPacketIds()
         self._packet_id_step = -1 if is_stored else 1
@@ -137,10 +136,15 @@ class InFlightWindow:
         """Return whether one more message may be sent: a place is free, and no entry is still to be
         sent again."""
         taken = len(self._entries)
-        self.is_long = taken >= UNCOUNTED_MAX
         if taken >= self.capacity or self._entries_to_resend:
             return False
         return taken + self._request_count() < self._last_id
+
+    @property
+    def counts_all(self) -> bool:
+        """Return whether the window is so long that the next message counts in the account,
+        however small it is."""
+        return len(self._entries) >= UNCOUNTED_MAX
 
     def _request_count(self) -> int:
         return 0 if self._request_ids is None else len(self._request_ids)
@@ -171,13 +175,14 @@ class InFlightWindow:
         if packet_id == 0 or not self._is_unused(packet_id):
             packet_id = self._unused_packet_id()
             assert packet_id > 0, "the window has room, so an identifier is free"
+        is_counted = self.counts_all
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.enter_window(packet_id, state, True)
         self._entries[packet_id] = delivery
         if delivery.sequence > 0:
             self._take_place(delivery)
         message = delivery.message
-        if self.is_long or (message is not None and len(message.payload) > SMALL_BYTES):
+        if is_counted or (message is not None and len(message.payload) > SMALL_BYTES):
             self._count(delivery)
 
     def _unused_packet_id(self) -> int:

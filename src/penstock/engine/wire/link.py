@@ -175,7 +175,7 @@ class Link:
         unread_bytes = turn.unsent_bytes + turn.buffered_bytes
         if 0 < bound < unread_bytes + min(size_bytes, bound // 2):
             return False
-        return self.account is None or self.account.has_room_to_send(size_bytes)
+        return self.account is None or self.account.has_room_for_unsent(size_bytes)
 
     def report_socket_buffer(self, size_bytes: int) -> bool:
         """Note that the socket's buffer has ``size_bytes``; return whether the link is congested.
