@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.client_inbound import ClientCallbacks
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.values.clock import Now
 from penstock.engine.values.message import Message

@@ -27,8 +27,8 @@ from penstock.engine.batch.commit import BodyRequester as BodyRequester
 from penstock.engine.batch.commit import Commit as Commit
 from penstock.engine.batch.engine_context import EngineContext as EngineContext
 from penstock.engine.connection.connection import Connection as Connection
-from penstock.engine.dialling.client_callbacks import ClientCallbacks as ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection as ClientConnection
+from penstock.engine.dialling.client_inbound import ClientCallbacks as ClientCallbacks
 from penstock.engine.dialling.unacknowledged import ReceivedMessage as ReceivedMessage
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages as UnacknowledgedMessages
 from penstock.engine.publishing.connection_names import CONNECTION as CONNECTION

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.client_inbound import ClientCallbacks
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session

@@ -3,8 +3,6 @@
 Modules::
 
     client_connection   handles each packet, from CONNECT to the end of the connection
-    client_callbacks    the port that the user of such a connection implements
-    client_inbound      handles received messages, until their acknowledgement
+    client_inbound      passes received messages to the connection's user, and acknowledges them
     unacknowledged      messages that were received and are not acknowledged
-    packet_id_cleanup   releases packet identifiers that an earlier program left on the server
 """

@@ -9,9 +9,7 @@ Messages to the client::
     packet_ids          packet identifiers that follow from sequence numbers of the queue
     backlog             queues messages and drops them
     queue               messages that wait for the window, or for the client
-    lane                the messages of one priority in the queue
-    lanes_by_offset     finds the lane of a priority with the oldest message
-    packed_tail         packed deliveries behind the head of a lane
+    lane                the messages of one priority in the queue, packed behind its head
     stored_queue        sequence numbers and segments of the queue in the store
     congestion          which limit stops the queue, and since when
     retained            the last message of each topic, and their delivery in portions

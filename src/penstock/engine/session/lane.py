@@ -5,25 +5,156 @@
       new ──▶ [ tail: packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
 
 Only the head, at most ``HEAD_LEN_MAX`` deliveries, has objects with bodies; deliveries behind it
-that are in the log are packed (``packed_tail``). A delivery that is removed from the middle, to
+that are in the log are packed (``PackedTail``). A delivery that is removed from the middle, to
 make room or because a member of a group took it, is only marked as gone, so that its removal takes
 the same time in a long lane.
+
+A queue may have 128 lanes of one rank (``group_queue``), and needs the oldest head for each
+message; a heap finds it without a search of all lanes (``LanesByOffset``)::
+
+      lane 0        ·· 9  4 ─╮
+      slot 1's lane ·· 8  2 ─┼─▶ heap of heads: 2 (slot 1), 4 (lane 0), 7 (slot 2) ─▶ first
+      slot 2's lane ·· ·  7 ─╯
 """
 
 from __future__ import annotations
 
+from collections import deque
+from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from penstock.engine.memory.pool import Pool
-from penstock.engine.session.packed_tail import PackedTail
 from penstock.engine.values.fifo import Fifo
-from penstock.engine.values.limits import FETCHED_BYTES_MAX
+from penstock.engine.values.limits import FETCHED_BYTES_MAX, OUT_OF_DATE_MAX
 from penstock.engine.values.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.values.packed_run import PackedRun
 
 HEAD_LEN_MAX: Final = 1024
 HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; so few take less than a packed run
 _REMOVED_MAX: Final = 64  # deliveries marked as gone before the lane is compacted
+_NO_ENTRY: Final = -2  # instead of the offset of a head in the heap of ``LanesByOffset``
+
+
+@final
+class PackedTail:
+    """The deliveries behind the head of a lane; a lane without any has no tail.
+
+    ::
+
+          new ──▶ [ run · run · run ]──▶ moved to the head in portions
+                      ╰ between runs: deliveries that are not packed, of QoS 0 or not in the log
+
+    The body of a packed delivery is in the log only, see ``packed_run``.
+    """
+
+    def __init__(self) -> None:
+        self._runs: deque[PackedRun] = deque()
+        self._at = 0  # position in the first run
+        self._between: deque[tuple[int, Delivery]] = deque()  # (sequence that follows, delivery)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the tail has no runs; then it has no deliveries at all."""
+        return len(self._runs) == 0
+
+    def packed_count(self) -> int:
+        """Return how many deliveries are packed in runs."""
+        return sum([len(run) for run in self._runs]) - self._at
+
+    def push(self, delivery: Delivery) -> bool:
+        """Append ``delivery``; return whether it was packed.
+
+        The first delivery of a tail must have a sequence number.
+        """
+        runs = self._runs
+        if delivery.sequence == 0:
+            self._between.append((runs[-1].end, delivery))
+            return False
+        if not runs or not runs[-1].put(delivery):
+            assert not runs or delivery.sequence >= runs[-1].end, "sequences ascend in a lane"
+            run = PackedRun(delivery.sequence)
+            run.put(delivery)
+            runs.append(run)
+        return True
+
+    def restore(self, run: PackedRun, position: int) -> None:
+        """Append a run of the store; the deliveries of the first run before ``position`` are left
+        out."""
+        if not self._runs:
+            self._at = position
+        self._runs.append(run)
+
+    def unpack(self, head: Fifo[Delivery], count_max: int) -> int:
+        """Move the next deliveries to ``head``, at most ``count_max`` packed ones; return how many
+        packed ones were moved."""
+        between = self._between
+        run = self._runs[0]
+        start = self._at
+        stop = min(len(run), start + count_max)
+        for position in range(start, stop):
+            while between and between[0][0] <= run.first + position:
+                head.append(between.popleft()[1])
+            head.append(run.delivery(position))
+        self._at = stop
+        if stop == len(run):
+            self._runs.popleft()
+            self._at = 0
+        if not self._runs:
+            for _, delivery in between:
+                head.append(delivery)
+            between.clear()
+        return stop - start
+
+    def lowest_offset(self, is_unordered: bool, is_stored: bool) -> int:
+        """Return the lowest log offset that is needed, or -1; see
+        ``MessageQueue.lowest_offset``."""
+        if not is_unordered:
+            return self._runs[0].offsets[self._at]
+        lowest = -1
+        for _, delivery in self._between:
+            is_lower = lowest < 0 or delivery.offset < lowest
+            if is_lower and delivery.offset >= 0 and delivery.needs_log(is_stored):
+                lowest = delivery.offset
+        at = self._at
+        for run in self._runs:
+            offset = min(run.offsets[at:])
+            if lowest < 0 or offset < lowest:
+                lowest = offset
+            at = 0
+        return lowest
+
+    def deliveries_between(self, first: int, end: int) -> list[Delivery]:
+        """Return copies of the packed deliveries with sequences from ``first`` to below ``end``."""
+        found: list[Delivery] = []
+        at = self._at
+        for run in self._runs:
+            if run.first >= end:
+                break
+            start = max(at, first - run.first)
+            stop = min(len(run), end - run.first)
+            found.extend([run.delivery(position) for position in range(start, stop)])
+            at = 0
+        return found
+
+    def unpacked_deliveries(self) -> list[Delivery]:
+        """Return the deliveries that are not packed, left in place; some may be marked as gone."""
+        return [delivery for _, delivery in self._between]
+
+    def delete_removed(self) -> None:
+        """Remove the deliveries that are marked as gone."""
+        self._between = deque([pair for pair in self._between if not pair[1].is_removed])
+
+    def append_waiting(self, found: list[Delivery], limit: int) -> None:
+        """Append the next deliveries to ``found``, until ``found`` has ``limit``; deliveries that
+        are not packed come first."""
+        for _, delivery in self._between:
+            if not delivery.is_removed and len(found) < limit:
+                found.append(delivery)
+        at = self._at
+        for run in self._runs:
+            stop = min(len(run), at + limit - len(found))
+            found.extend([run.delivery(position) for position in range(at, stop)])
+            at = 0
 
 
 @final
@@ -41,7 +172,7 @@ class Lane:
         self.number = number
         self.rank = rank
         self.count = 0
-        self.entry_offset = -2  # the offset of its head in the heap of ``lanes_by_offset``
+        self.entry_offset = _NO_ENTRY  # the offset of its head in the heap of ``LanesByOffset``
         self._head: Fifo[Delivery] = Fifo()
         self._tail: PackedTail | None = None  # the deliveries behind the head
         self.qos0_count = 0  # waiting QoS 0 deliveries
@@ -362,6 +493,97 @@ class Lane:
                 self._account.add_waiting(delivery)
         if tail.is_empty:
             self._tail = None
+
+
+@final
+class LanesByOffset:
+    """The lanes of one rank, whose deliveries are sent in the order of their log offsets.
+
+    Out-of-date entries of the heap are skipped when they come to the top, and removed when there
+    are too many.
+
+    Args:
+        rank: the rank of the lanes; deliveries of a greater rank are sent first.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.lanes: dict[int, Lane] = {}  # by number
+        self._with_qos0: dict[int, Lane] = {}  # lanes with QoS 0 deliveries
+        self._heap: list[tuple[int, int]] = []  # (offset of a head, number of its lane)
+        self._is_unsorted = False  # lanes were added or restored: their heads are not in the heap
+
+    def add(self, lane: Lane) -> None:
+        """Add ``lane``; its head is sorted in when ``first`` is called next."""
+        lane.rank = self.rank
+        lane.entry_offset = _NO_ENTRY
+        self.lanes[lane.number] = lane
+        self._is_unsorted = True
+
+    def remove(self, lane: Lane) -> None:
+        """Remove ``lane``, which must be empty."""
+        self.lanes.pop(lane.number, None)
+
+    def mark_unsorted(self) -> None:
+        """Sort all lanes when ``first`` is called next: a lane got deliveries from the store."""
+        self._is_unsorted = True
+
+    def update(self, lane: Lane) -> None:
+        """Sort ``lane`` in again: a delivery was added to it or removed."""
+        if self._is_unsorted:
+            return
+        if lane.qos0_count > 0:
+            self._with_qos0[lane.number] = lane
+        elif self._with_qos0:
+            self._with_qos0.pop(lane.number, None)
+        head = lane.head()
+        if head is not None and head.offset != lane.entry_offset:
+            lane.entry_offset = head.offset
+            heappush(self._heap, (head.offset, lane.number))
+            if len(self._heap) > 2 * len(self.lanes) + OUT_OF_DATE_MAX:
+                self._sort()
+
+    def first(self) -> Lane | None:
+        """Return the lane whose head has the lowest log offset; None if all lanes are empty."""
+        if self._is_unsorted:
+            self._sort()
+        heap = self._heap
+        while heap:
+            offset, number = heap[0]
+            lane = self.lanes.get(number)
+            if lane is not None and lane.entry_offset == offset:
+                head = lane.head()
+                if head is not None and head.offset == offset:
+                    return lane
+                lane.entry_offset = _NO_ENTRY
+            heappop(heap)
+            if lane is not None:
+                self.update(lane)
+        return None
+
+    def first_with_qos0(self) -> Lane | None:
+        """Return a lane with QoS 0 deliveries, the same one while it has any; None if no lane has
+        any."""
+        if self._is_unsorted:
+            self._sort()
+        for lane in self._with_qos0.values():
+            return lane
+        return None
+
+    def _sort(self) -> None:
+        """Build the heap from the heads of all lanes."""
+        self._is_unsorted = False
+        self._heap = []
+        self._with_qos0 = {}
+        for lane in self.lanes.values():
+            lane.entry_offset = _NO_ENTRY
+            if lane.qos0_count > 0:
+                self._with_qos0[lane.number] = lane
+            head = lane.head()
+            if head is not None:
+                lane.entry_offset = head.offset
+                self._heap.append((head.offset, lane.number))
+        heapify(self._heap)
 
 
 def _without_body(line: Fifo[Delivery], limit: int) -> list[int]:

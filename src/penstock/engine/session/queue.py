@@ -28,8 +28,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.memory.pool import Pool
-from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
-from penstock.engine.session.lanes_by_offset import LanesByOffset
+from penstock.engine.session.lane import HEAD_LEN_MAX, Lane, LanesByOffset
 from penstock.engine.values.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.values.message import Delivery, Message
 from penstock.engine.values.packed_run import PackedRun
