@@ -19,10 +19,8 @@ only, in this order::
 
 Below all of them::
 
-    mount_point       a prefix of all topics of a listener's clients
     waiting           what waits for a later turn, a tick or a sealed batch
     work_budget       the work that one connection may do in a turn of the event loop
-    counters          totals of packets and bytes, by listener and client group
     values            what passes through the front door: messages, records, options, limits
 
 Nothing outside the engine imports more than ``api`` and ``values`` (``import-linter`` proves that,

@@ -1,7 +1,6 @@
 """Client groups: who is in which, and what counts there; all pairs together are the totals."""
 
 from penstock.engine.access.authenticate import Authenticate
-from penstock.engine.counters import NAMED_PAIRS_MAX, NO_LISTENER, AllCounters, Counters
 from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.values.client_groups import (
     NAME_CHARACTERS_MAX,
@@ -9,6 +8,7 @@ from penstock.engine.values.client_groups import (
     ClientGroup,
     ClientGroups,
 )
+from penstock.engine.values.counters import NAMED_PAIRS_MAX, NO_LISTENER, AllCounters, Counters
 from penstock.engine.values.limits import EngineLimits
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons

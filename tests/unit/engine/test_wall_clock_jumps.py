@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import penstock.engine
-from penstock.engine.mount_point import without_mount_point
 from penstock.engine.values.event_kinds import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.mount_point import without_mount_point
 from penstock.engine.values.options import EventOptions
 from penstock.operators.listing import session_summary
 from penstock.operators.selection import SessionSelection

@@ -21,12 +21,12 @@ from penstock.engine.batch.blocked_publishers import BlockedPublishers
 from penstock.engine.batch.commit import Commit, StoredState
 from penstock.engine.batch.store_health import StoreHealth
 from penstock.engine.batch.timers import Timers
-from penstock.engine.counters import AllCounters
 from penstock.engine.memory.accounts import Accounts
 from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.values.clock import Now
+from penstock.engine.values.counters import AllCounters
 from penstock.engine.values.limit_usage import LimitUsage
 from penstock.engine.values.steady_clock import ClockRecord
 from penstock.engine.waiting import Resumable

@@ -22,10 +22,10 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.counters import NO_LISTENER, Counters
 from penstock.engine.reporting.events import Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.values.client_groups import OTHER
+from penstock.engine.values.counters import NO_LISTENER, Counters
 from penstock.engine.values.drop_reasons import REASONS, slug_of
 from penstock.engine.values.message import Delivery
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.connection.connection import DISCONNECTED_ITSELF
-from penstock.engine.mount_point import mount
 from penstock.engine.reporting.events import Events
 from penstock.engine.server.opening import OpeningConnection
 from penstock.engine.server.publish_handler import PublishHandler
@@ -22,6 +21,7 @@ from penstock.engine.values.clock import Now
 from penstock.engine.values.event_kinds import Event
 from penstock.engine.values.limit_usage import INBOUND, LimitUsage
 from penstock.engine.values.limits import FREE_BYTES, EngineLimits
+from penstock.engine.values.mount_point import mount
 from penstock.engine.values.rate_limit import TokenBucket
 from penstock.engine.values.states import AWAIT_AUTH, CLOSED, CONNECTED
 from penstock.errors import RemoteProtocolError

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.mount_point import without_mount_point
 from penstock.engine.values.access import Permissions
 from penstock.engine.values.event_kinds import ACKNOWLEDGED
 from penstock.engine.values.message import Message
+from penstock.engine.values.mount_point import without_mount_point
 
 
 class Passage:

@@ -24,10 +24,12 @@ They know nothing of a connection, a session or a broker, and every other packag
     producer_properties  who numbered a message, and how
     sink_batches         batches of rows of Spark, and the verdict on the next one
     topics               topic names and topic filters
+    mount_point          a prefix of all topics of a listener's clients
     topic_cache          a bounded cache of numbers by topic
     priorities           the priority of each topic
     rate_limit           a token bucket
     addresses            the address of a peer, and which addresses count as one
+    counters             totals of packets and bytes, by listener and client group
     client_groups        the clients that are counted together
     name_patterns        patterns of client identifiers and users
     trace_context        trace contexts that publishers give their messages

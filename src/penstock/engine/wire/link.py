@@ -41,9 +41,9 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from penstock.engine.counters import AllCounters
 from penstock.engine.memory.pool import Pool
 from penstock.engine.values.client_record import ClientRecord, Run
+from penstock.engine.values.counters import AllCounters
 from penstock.engine.values.limits import FREE_BYTES
 from penstock.engine.waiting import Resumable, Waiting
 from penstock.engine.wire.aliases import OutboundAliases
