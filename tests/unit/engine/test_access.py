@@ -180,7 +180,7 @@ def test_a_client_that_waits_is_not_read_from() -> None:
     assert (before, line.connection.is_reading_paused) == (True, False)
 
 
-def test_who_is_let_in_for_a_time_is_sent_away_then() -> None:
+def test_a_client_let_in_for_a_time_is_sent_away_at_its_end() -> None:
     bench, _, line = pending()
     line.connection.apply_late_verdict(
         AuthResult(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now
@@ -199,7 +199,7 @@ def test_who_is_let_in_for_a_time_is_sent_away_then() -> None:
     assert farewell.reason_code == reasons.MAXIMUM_CONNECT_TIME
 
 
-def test_what_waits_is_bounded() -> None:
+def test_the_bytes_that_wait_for_a_verdict_are_bounded() -> None:
     bench, _, line = pending()
     ends = []
     for size in (EARLY_BYTES_MAX, 1):
@@ -232,7 +232,7 @@ def test_a_verdict_for_a_client_that_left_does_nothing() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("farewell", [True, False])
-def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
+def test_packets_of_a_client_gone_before_its_verdict_count_as_if_it_had_stayed(
     version: int, farewell: bool
 ) -> None:
     """CONNECT, a message and the end of the socket in one read, as TLS and WebSocket hand it on."""
@@ -257,7 +257,7 @@ def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
+def test_packets_of_a_client_gone_and_then_refused_count_for_nothing(version: int) -> None:
     bench, _, line = pending(version)
     line.send(Publish("t", b"x", 1, packet_id=1))
     line.cut()

@@ -146,7 +146,7 @@ def test_sessions_of_one_user_have_a_number() -> None:
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40, share_max=1.0), "hog") == 40
 
 
-def test_who_is_full_still_comes_back_and_may_begin_anew() -> None:
+def test_a_user_with_all_its_sessions_still_comes_back_and_may_begin_anew() -> None:
     bench = bench_of(sessions_per_user_max=3)
     fill(bench, "hog")
     for clean in (False, True):
@@ -192,7 +192,7 @@ def test_qos_0_that_waits_for_one_user_leaves_room_for_others() -> None:
     assert (account.qos0_bytes, account.sessions_bytes, account.sessions) == (0, 0, 0)
 
 
-def test_what_spills_for_one_user_leaves_room_for_others() -> None:
+def test_the_spilled_messages_of_one_user_leave_room_for_others() -> None:
     bench = bench_of(sessions_bytes_max=0, spilled_bytes_max=13 * 400)
     limits = EngineLimits(
         max_mqueue_len=10, mqueue_overflow=SPILL, spilled_bytes_max=13 * 400, share_max=0.25

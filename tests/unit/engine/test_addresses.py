@@ -66,7 +66,7 @@ def test_a_network_has_one_text(text: str, network: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nowhere", "not/a/network", "10.0.0.0/33"])
-def test_what_is_no_network_is_said(text: str) -> None:
+def test_a_text_that_is_no_network_is_refused_with_the_reason(text: str) -> None:
     with pytest.raises(ValueError, match="neither an IP address nor a network"):
         network_of(text)
 

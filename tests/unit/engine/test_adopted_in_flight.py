@@ -27,7 +27,7 @@ def come_back(bench: Bench) -> list[Packet]:
     return [*found, *line.read()]
 
 
-def test_it_is_sent_again_with_its_packet_identifier_and_before_the_queue() -> None:
+def test_an_adopted_message_is_sent_again_with_its_packet_identifier_and_before_the_queue() -> None:
     bench = Bench()
     bench.subscriber("alice", "t", 2).cut()
     assert adopt(bench, b"first", 1, 40_000, False)
@@ -45,7 +45,7 @@ def test_it_is_sent_again_with_its_packet_identifier_and_before_the_queue() -> N
     assert queued.packet_id not in (2, 40_000)
 
 
-def test_what_is_acknowledged_does_not_come_again() -> None:
+def test_an_acknowledged_adopted_message_does_not_come_again() -> None:
     bench = Bench()
     bench.subscriber("alice", "t", 2).cut()
     adopt(bench, b"first", 1, 1, False)

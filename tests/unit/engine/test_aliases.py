@@ -177,7 +177,7 @@ def test_a_topic_is_spelled_out_once(qos: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_leaves_with_an_alias_is_counted_as_sent(qos: int) -> None:
+def test_a_message_that_leaves_with_an_alias_is_counted_as_sent(qos: int) -> None:
     bench = Bench()
     reader = Reader(bench, 5)
     source = bench.join("source")
@@ -233,7 +233,7 @@ def test_no_aliases_where_one_side_wants_none(theirs: int, ours: int) -> None:
     assert reader.topics == {}
 
 
-def test_what_is_used_keeps_its_alias() -> None:
+def test_a_topic_in_use_keeps_its_alias() -> None:
     aliases = OutboundAliases(2)
     for topic in ("often", "once"):
         assert aliases.propose(topic, 0, 0)

@@ -85,7 +85,9 @@ class Held:
 
 @pytest.mark.parametrize("limits", [None, NO_MEMORY], ids=["in memory", "in the log"])
 @pytest.mark.parametrize("durable", [True, False])
-def test_it_is_routed_when_its_pubrel_comes(durable: bool, limits: EngineLimits | None) -> None:
+def test_a_held_message_is_routed_when_its_pubrel_comes(
+    durable: bool, limits: EngineLimits | None
+) -> None:
     """[V31-3.3-QOS2-HELD], in the order of the PUBRELs, also for those who read the log."""
     held = Held(limits, durable)
     assert held.visible() == []
@@ -109,7 +111,7 @@ def test_later_versions_route_at_once(version: int) -> None:
     assert payloads(subscriber) == []
 
 
-def test_it_is_forgotten_and_routed_in_one_commit() -> None:
+def test_a_held_message_is_forgotten_and_routed_in_one_commit() -> None:
     """A crash before that commit: PUBREL sent again routes it. After it: it does not."""
     held = Held()
     held.line.send(Pubrel(1))
@@ -139,7 +141,7 @@ def test_a_crash_between_publish_and_pubrel(streams: bool) -> None:
     assert sorted(bodies[2:]) == [b"3", b"later"]
 
 
-def test_what_its_pubrel_promised_outlives_the_first_commit_only() -> None:
+def test_a_held_message_whose_commit_was_lost_is_held_once_when_sent_again() -> None:
     """A PUBLISH whose commit was lost had no PUBREC; sent again it is held, once."""
     bench = Bench()
     subscriber = bench.subscriber("s", "t", 2)
@@ -215,7 +217,7 @@ def test_retention_takes_nothing_that_is_held() -> None:
         assert held.bench.server.lowest_needed_offset(1000) == held.end + 1
 
 
-def test_what_the_log_lost_all_the_same_is_counted() -> None:
+def test_a_held_message_that_the_log_has_lost_is_counted() -> None:
     held = Held()
     held.back()
     held.bench.store.trim_log(1 << 62, 0, held.end + 1)
@@ -235,7 +237,7 @@ def test_a_retained_message_is_set_by_its_pubrel() -> None:
     assert budget.payload == b"4"
 
 
-def test_it_is_dated_by_its_pubrel() -> None:
+def test_a_held_message_is_dated_by_its_pubrel() -> None:
     """So that times in the log ascend with the offsets."""
     held = Held()
     held.bench.pass_s(50)
@@ -437,7 +439,7 @@ def test_all_that_waits_has_a_bound_by_bytes(durable: bool) -> None:
     assert len(payloads(subscriber)) > 0
 
 
-def test_what_is_unreleased_counts_by_user_and_ends_with_its_session() -> None:
+def test_unreleased_messages_count_by_user_and_end_with_their_session() -> None:
     one_bytes = Message("t", bytes(100), 2).size_bytes()
     limits = EngineLimits(unreleased_bytes_max=10 * one_bytes, share_max=0.25)
     bench = Bench(limits)

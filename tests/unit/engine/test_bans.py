@@ -70,7 +70,7 @@ def test_a_ban_is_lifted_once() -> None:
 
 
 @pytest.mark.parametrize(("kind", "value"), [("host", "a"), (ADDRESS, "a"), (ADDRESS, "1.2.3.4/x")])
-def test_what_cannot_be_banned_is_said(kind: str, value: str) -> None:
+def test_a_value_that_cannot_be_banned_is_refused_with_the_reason(kind: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"is n(one of|either)"):
         Bans().ban(kind, value, UNTIL_RESTART, "tests")
     with pytest.raises(ValueError, match=r"is n(one of|either)"):
@@ -150,7 +150,7 @@ def test_an_address_is_out_as_long_as_one_ban_covers_it(
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 @pytest.mark.parametrize(("kind", "value"), [(USER, "u"), (CLIENT, "c"), (ADDRESS, "192.0.2.7")])
-def test_who_is_banned_is_not_let_in(version: int, kind: str, value: str) -> None:
+def test_a_banned_client_is_not_let_in(version: int, kind: str, value: str) -> None:
     """0x8A in MQTT 5 (v5 §3.2.2.2), return code 5 before."""
     bench = Bench()
     bench.server.bans.ban(kind, value, UNTIL_RESTART, "tests")
@@ -174,7 +174,7 @@ class Renaming(Authenticate):
         return AuthResult(reasons.SUCCESS, "alice")
 
 
-def test_whoever_turns_out_to_be_banned_is_not_let_in() -> None:
+def test_a_client_that_turns_out_to_be_banned_is_not_let_in() -> None:
     """By another name than CONNECT has, or by the client identifier that it was given."""
     bench = Bench(authenticate=Renaming())
     bench.server.bans.ban(USER, "alice", UNTIL_RESTART, "tests")

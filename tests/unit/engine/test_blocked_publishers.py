@@ -144,7 +144,7 @@ def test_one_place_in_a_group_lets_one_go_on() -> None:
     assert blocked.rechecks - before <= 40
 
 
-def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
+def test_a_queue_without_room_for_a_large_message_lets_a_small_one_in() -> None:
     limits = EngineLimits(
         max_inflight=1, max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=REJECT
     )
@@ -164,7 +164,7 @@ def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
     assert (went_on([much]), went_on([little])) == (1, 1)
 
 
-def test_who_is_refused_elsewhere_now_waits_there() -> None:
+def test_a_publisher_that_another_queue_refuses_waits_for_that_one() -> None:
     bench = Bench(FULL, streams=())
     for name in ("s", "z"):
         bench.subscriber(name, "t", 1).cut()
@@ -186,7 +186,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
     assert blocked_by(bench, first) + blocked_by(bench, second) == 2
 
 
-def test_who_is_refused_elsewhere_now_keeps_its_number() -> None:
+def test_a_publisher_that_another_queue_refuses_keeps_its_number() -> None:
     """It goes on before those who came there after it was blocked."""
     bench = Bench(FULL, streams=())
     for topic_filter in ("one/#", "+/two"):
@@ -209,7 +209,7 @@ def test_who_is_refused_elsewhere_now_keeps_its_number() -> None:
     assert len(publishes(back.read())) == 1
 
 
-def test_who_went_on_and_is_blocked_again_stands_behind_the_others() -> None:
+def test_a_publisher_that_went_on_and_is_blocked_again_stands_behind_the_others() -> None:
     """Else one publisher with much to say would have all the places."""
     bench = Bench(FULL, streams=())
     away(bench)
@@ -227,7 +227,7 @@ def test_who_went_on_and_is_blocked_again_stands_behind_the_others() -> None:
     assert received == [b"early", b"g1", b"o", b"g2", b"g3"]
 
 
-def test_who_leaves_waits_nowhere() -> None:
+def test_a_publisher_that_leaves_waits_nowhere() -> None:
     """Else a client that comes again and again would fill the line."""
     bench = Bench(FULL, streams=())
     away(bench)
@@ -245,7 +245,7 @@ def test_who_leaves_waits_nowhere() -> None:
     assert blocked._lines == {}
 
 
-def test_who_is_no_subscriber_any_more_is_in_nobodys_way() -> None:
+def test_a_former_subscriber_is_in_nobodys_way() -> None:
     for farewell in (
         Unsubscribe(2, ["t"]),
         Subscribe(2, [Subscription("t", 0)]),
@@ -272,7 +272,7 @@ def test_the_last_member_that_leaves_is_in_nobodys_way() -> None:
     assert went_on(publishers) == 5
 
 
-def test_who_may_not_publish_any_more_does_not_wait() -> None:
+def test_a_publisher_that_may_not_publish_any_more_does_not_wait() -> None:
     """Without a tick: what it holds back is refused, and answered."""
     bench = Bench(FULL, streams=())
     away(bench)
@@ -283,7 +283,7 @@ def test_who_may_not_publish_any_more_does_not_wait() -> None:
     assert blocked_of(bench).count == 0
 
 
-def test_who_may_receive_again_is_told_without_a_tick() -> None:
+def test_a_publisher_whose_unreleased_message_is_forgotten_goes_on_without_a_tick() -> None:
     """A QoS 2 message of its own was forgotten: there is room for the next."""
     bench = Bench(EngineLimits(max_awaiting_rel=1, await_rel_timeout_s=10), streams=())
     line = bench.join("p", 4)
@@ -296,7 +296,7 @@ def test_who_may_receive_again_is_told_without_a_tick() -> None:
     assert line.read() == [Pubrec(2)]
 
 
-def test_who_may_not_receive_any_more_is_in_nobodys_way() -> None:
+def test_a_subscriber_that_may_not_receive_any_more_is_in_nobodys_way() -> None:
     for topic_filter in ("t", SHARED):
         bench = Bench(FULL, streams=())
         away(bench, topic_filter)
@@ -307,7 +307,7 @@ def test_who_may_not_receive_any_more_is_in_nobodys_way() -> None:
         assert went_on(publishers) == 5
 
 
-def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
+def test_a_subscriber_that_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
     limits_by_name = {"dropping": EngineLimits(max_inflight=1, max_mqueue_len=1)}
     for topic_filter in ("t", SHARED):
         bench = Bench(FULL, streams=(), limits_by_name=limits_by_name)
@@ -318,7 +318,7 @@ def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
         assert went_on(publishers) == 5
 
 
-def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
+def test_publishers_that_wait_for_the_store_go_on_when_it_works() -> None:
     bench = Bench(FULL, streams=())
     publishers = [bench.join(f"p{number}", 4) for number in range(3)]
     bench.server.context.store_health.mark_failed("full")
@@ -332,7 +332,7 @@ def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     assert blocked.count == 0
 
 
-def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_number() -> None:
+def test_a_publisher_that_waits_for_a_queue_when_the_store_fails_keeps_its_number() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     first, second = waiting(bench, 2)
@@ -366,7 +366,7 @@ def test_a_turn_asks_a_portion_of_those_who_wait() -> None:
     assert 1 < max(portions) <= 10
 
 
-def test_who_stands_at_the_end_is_asked_however_often_the_line_is_woken() -> None:
+def test_the_last_publisher_in_line_is_asked_however_often_the_line_is_woken() -> None:
     """A turn asks one at least, and goes on where the last one stopped."""
     bench = Bench(FULL, streams=())
     away(bench)
@@ -503,7 +503,7 @@ def test_many_blocked_elsewhere_cost_a_place_nothing() -> None:
     assert blocked_of(bench).work - before < 50
 
 
-def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
+def test_a_publisher_that_waits_with_another_message_now_is_asked_about_that() -> None:
     """Which is the smallest is known by what waits, not by what came first."""
     limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT)
     bench = Bench(limits, streams=())
@@ -522,7 +522,7 @@ def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
     assert (first.number, second.number, blocked_by(bench)) == (1, 2, 2)
 
 
-def test_what_changed_during_a_round_is_looked_at_by_another() -> None:
+def test_a_change_during_a_round_is_looked_at_by_another_round() -> None:
     """Also where the round ends early, because there is no more room."""
     bench = Bench(FULL, streams=())
     away(bench)
@@ -539,7 +539,7 @@ def test_what_changed_during_a_round_is_looked_at_by_another() -> None:
     assert (blocked.rechecks, blocked_by(bench)) == (3, 2)
 
 
-def test_who_waits_with_a_smaller_message_during_a_round_is_not_forgotten() -> None:
+def test_a_publisher_with_a_smaller_message_during_a_round_is_not_forgotten() -> None:
     limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=REJECT)
     bench = Bench(limits, streams=())
     bench.subscriber("s", "t", 1).cut()

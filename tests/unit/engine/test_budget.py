@@ -57,7 +57,7 @@ def test_qos_0_in_all_queues_together_has_a_bound() -> None:
     assert bench.server.drops.counts[drop_reasons.MEMORY_FULL] == 200 - waiting > 0
 
 
-def test_what_waits_in_many_queues_weighs_once() -> None:
+def test_a_message_that_waits_in_many_queues_weighs_once() -> None:
     bench = Bench(EngineLimits(qos0_bytes_max=20 * KIB), streams=())
     away(bench, 20)
     bench.publish_qos0("t", BODY)
@@ -71,7 +71,7 @@ def test_what_waits_in_many_queues_weighs_once() -> None:
     assert budget.qos0_bytes == 0
 
 
-def test_what_the_log_has_weighs_little() -> None:
+def test_a_message_that_the_log_has_weighs_little() -> None:
     bench = Bench(EngineLimits(qos0_bytes_max=20 * KIB), streams=("#",))
     away(bench, 1)
     for _ in range(50):
@@ -239,7 +239,7 @@ def test_subscriptions_count_with_all_they_stand_in() -> None:
         bench.commit()
 
 
-def test_what_is_counted_is_the_same_after_a_restart_and_goes_with_its_sessions() -> None:
+def test_the_bytes_counted_are_the_same_after_a_restart_and_go_with_their_sessions() -> None:
     bench = Bench()
     will = Will("w", BODY, properties=Properties(will_delay_interval=1000))
     line = bench.join("c", durable=True, will=will)

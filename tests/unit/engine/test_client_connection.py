@@ -166,7 +166,9 @@ def test_maximum_qos_is_obeyed(qos: int, maximum: int, sent: int) -> None:
 
 
 @pytest.mark.parametrize("maximum", [0, 1])
-def test_what_is_in_flight_is_sent_again_with_the_qos_the_server_takes_now(maximum: int) -> None:
+def test_a_message_in_flight_is_sent_again_with_the_qos_that_the_server_takes_now(
+    maximum: int,
+) -> None:
     rig = opened()
     rig.publish(b"x", 2)
     rig.connection.lost("cut", rig.now)
@@ -234,7 +236,7 @@ def test_a_topic_alias_beside_other_properties_is_taken_out_of_them() -> None:
 # -- the session was lost ------------------------------------------------------------------
 
 
-def test_what_a_server_forgot_is_sent_anew_without_dup_and_in_order() -> None:
+def test_messages_that_a_server_forgot_are_sent_anew_without_dup_and_in_order() -> None:
     """[MQTT-3.2.2-5], as far as nothing is lost by it."""
     rig = opened()
     for n, qos in enumerate((1, 2, 2)):
@@ -249,7 +251,7 @@ def test_what_a_server_forgot_is_sent_anew_without_dup_and_in_order() -> None:
     assert [packet.dup for packet in packets if isinstance(packet, Publish)] == [True, True]
 
 
-def test_what_a_server_remembers_is_sent_again_with_dup() -> None:
+def test_messages_of_a_session_that_the_server_remembers_are_sent_again_with_dup() -> None:
     rig = opened()
     rig.publish(b"0", 1)
     rig.publish(b"1", 2)
@@ -266,7 +268,7 @@ def test_a_packet_identifier_means_another_message_in_another_session() -> None:
     assert [arrival.publish.payload for arrival in rig.came] == [b"old", b"new"]
 
 
-def test_what_is_settled_after_its_session_was_lost_says_nothing() -> None:
+def test_a_message_settled_after_its_session_was_lost_is_not_answered() -> None:
     rig = opened()
     rig.says(Publish("t", b"old", 2, packet_id=7))
     rig.again(present=False)
@@ -318,7 +320,7 @@ def test_a_code_that_no_acknowledgement_has_is_our_own_mistake() -> None:
     assert rig.settle(0) == [Puback(1)]
 
 
-def test_what_is_left_to_the_server_comes_again() -> None:
+def test_a_message_left_to_the_server_comes_again() -> None:
     rig = opened()
     rig.says(Publish("t", b"0", 2, packet_id=1))
     assert rig.settle(0, NOT_ACKNOWLEDGED) == []
@@ -385,7 +387,7 @@ def test_a_server_may_give_an_identifier_to_another_message(
     assert rig.settle(1) == [Puback(1) if other.qos == 1 else Pubrec(1)]
 
 
-def test_what_was_given_up_does_not_hold_up_what_came_after_it() -> None:
+def test_a_message_that_was_given_up_does_not_hold_up_those_after_it() -> None:
     rig = opened()
     rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 1, packet_id=2))
     rig.settle(1)
@@ -424,7 +426,7 @@ def test_an_older_connection_brings_nothing_any_more() -> None:
     assert rig.came == []
 
 
-def test_what_is_settled_on_an_earlier_connection_may_be_settled_again() -> None:
+def test_a_message_settled_on_an_earlier_connection_may_be_settled_again() -> None:
     rig = opened()
     old = rig.connection
     rig.says(Publish("t", b"0", 1, packet_id=1))
@@ -435,7 +437,7 @@ def test_what_is_settled_on_an_earlier_connection_may_be_settled_again() -> None
 
 
 @pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
-def test_what_is_processed_while_the_connection_breaks_is_handed_over_once(
+def test_a_message_processed_while_the_connection_breaks_is_handed_over_once(
     qos: int, answer: Packet
 ) -> None:
     rig = opened()
@@ -449,7 +451,7 @@ def test_what_is_processed_while_the_connection_breaks_is_handed_over_once(
 
 
 @pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
-def test_what_was_processed_after_the_connection_broke_is_handed_over_once(
+def test_a_message_processed_after_the_connection_broke_is_handed_over_once(
     qos: int, answer: Packet
 ) -> None:
     rig = opened()
@@ -494,7 +496,7 @@ def test_a_topic_with_a_wildcard_is_no_topic_name() -> None:
     assert rig.connection.state == CLOSED
 
 
-def test_it_is_not_read_while_the_application_has_no_room() -> None:
+def test_the_server_is_not_read_while_the_application_has_no_room() -> None:
     rig = opened()
     rig.connection.is_application_full = True
     both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
@@ -525,7 +527,7 @@ def test_subscribe_takes_a_packet_identifier_that_no_message_has() -> None:
     assert rig.connection.state == CLOSED
 
 
-def test_what_is_asked_when_the_server_lets_us_in_is_answered() -> None:
+def test_a_request_made_when_the_server_lets_us_in_is_answered() -> None:
     rig = opened()
     rig.publish(b"0", 1)
     rig.subscribes_at_once = True
@@ -598,7 +600,7 @@ def test_the_server_may_set_the_keep_alive() -> None:
     assert rig.connection.state == CONNECTED
 
 
-def test_what_is_settled_is_acknowledged_before_we_leave() -> None:
+def test_a_settled_message_is_acknowledged_before_we_leave() -> None:
     rig = opened()
     rig.says(Publish("t", b"0", 1, packet_id=1))
     rig.connection.settle(rig.came[0], DONE, rig.now)
@@ -667,7 +669,9 @@ def test_only_the_server_ends_a_connection_at_a_message(ours: bool) -> None:
 
 
 @pytest.mark.parametrize(("code", "may_not"), [(0x84, True), (0x87, False), (None, True)])
-def test_who_does_not_know_our_dialect_says_so_or_hangs_up(code: int | None, may_not: bool) -> None:
+def test_a_server_that_does_not_know_our_dialect_says_so_or_hangs_up(
+    code: int | None, may_not: bool
+) -> None:
     rig = Rig(4)
     if code is not None:
         rig.says(Connack(code))
@@ -696,7 +700,7 @@ def test_packets_are_as_large_as_both_sides_allow(
     assert rig.connection.link.max_packet_size_bytes == least
 
 
-def test_what_only_the_server_knows_is_released_before_anything_is_sent() -> None:
+def test_messages_that_only_the_server_knows_are_released_before_anything_is_sent() -> None:
     """This side is an older copy: its next message would be taken for a repeat of that one."""
     rig = opened()
     rig.publish(b"known", 2)

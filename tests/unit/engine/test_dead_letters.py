@@ -41,7 +41,7 @@ def letters(bench: Bench, line: Line) -> list[tuple[bytes, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_it_says_why_for_whom_and_from_where(durable: bool) -> None:
+def test_a_dead_letter_says_why_for_whom_and_from_where(durable: bool) -> None:
     """Whether the body is in memory or has to be read from the log."""
     bench, watcher = watched()
     if durable:
@@ -103,7 +103,7 @@ def test_a_refused_message_is_one() -> None:
     assert (payload, said["penstock-dropped-because"]) == (b"x", "rejected_by_the_receiver")
 
 
-def test_what_a_session_leaves_behind_is_one_each() -> None:
+def test_each_message_that_a_session_leaves_behind_is_a_dead_letter() -> None:
     bench, watcher = watched()
     bench.subscriber("s", "t", 1).cut()
     bench.publish("t", b"1")
@@ -114,7 +114,9 @@ def test_what_a_session_leaves_behind_is_one_each() -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_was_in_flight_when_a_session_ends_is_one_each(qos: int, durable: bool) -> None:
+def test_each_message_in_flight_when_a_session_ends_is_a_dead_letter(
+    qos: int, durable: bool
+) -> None:
     """Not what its client took over already: PUBREC."""
     bench, watcher = watched(EngineLimits(max_inflight=3))
     line = bench.join("s", durable=durable)
@@ -159,7 +161,7 @@ def test_a_session_leaves_no_more_than_can_wait_and_the_others_are_counted(
     letter_box.tick(bench.now)
 
 
-def test_what_expires_while_it_is_handed_on_is_one() -> None:
+def test_a_message_that_expires_while_it_is_handed_on_is_a_dead_letter() -> None:
     bench, watcher = watched()
     first = bench.join("a")
     first.send(Subscribe(1, [Subscription("$share/g/t", 1)]))

@@ -371,7 +371,9 @@ def size_of(reason: bool, pairs: bool) -> int:
         (size_of(False, False), False, False),
     ],
 )
-def test_what_makes_auth_too_large_is_left_out(size: int | None, reason: bool, pairs: bool) -> None:
+def test_properties_that_make_auth_too_large_are_left_out(
+    size: int | None, reason: bool, pairs: bool
+) -> None:
     """[MQTT-3.15.2-2] [MQTT-3.15.2-3]"""
     properties = sent_auth(connect(size=size)).properties
     assert properties is not None
@@ -420,7 +422,9 @@ def test_an_auth_before_the_client_is_known_may_come_in_parts() -> None:
     ("identity", "code"),
     [("meter-7", reasons.BAD_AUTHENTICATION_METHOD), ("", reasons.NOT_AUTHORIZED)],
 )
-def test_who_a_certificate_names_is_nobody_else_by_a_method(identity: str, code: int) -> None:
+def test_a_client_that_a_certificate_names_is_nobody_else_by_a_method(
+    identity: str, code: int
+) -> None:
     """CONNECT is not asked who it is, whatever it could prove; without a name nobody gets in."""
     bench = Bench(authenticate=Methods())
     line = bench.line(5)

@@ -125,7 +125,7 @@ def test_a_qos_2_message_is_acknowledged_by_pubrec_and_completed_by_pubcomp() ->
     assert of_message(events, 0) == ["received", "committed", "sent", "acknowledged", "completed"]
 
 
-def test_what_is_not_acknowledged_is_sent_again_on_the_next_connection() -> None:
+def test_an_unacknowledged_message_is_sent_again_on_the_next_connection() -> None:
     broker = bench()
     broker.subscriber("receiver", "plant/#", 1).read()
     publish(broker.join("publisher"), 1)
@@ -146,7 +146,7 @@ def test_what_is_not_acknowledged_is_sent_again_on_the_next_connection() -> None
     assert (ends[0]["sent"], ends[0]["acknowledged"], ends[0]["window"]) == (1, 0, 1)
 
 
-def test_what_waits_for_a_client_that_is_away_is_queued_then_sent_or_dropped() -> None:
+def test_a_message_for_a_client_that_is_away_is_queued_then_sent_or_dropped() -> None:
     broker = bench(limits=EngineLimits(max_mqueue_len=2))
     broker.subscriber("receiver", "plant/#", 1).cut()
     publisher = broker.join("publisher")
@@ -180,7 +180,7 @@ def test_an_expired_message_is_told_as_such() -> None:
     assert of_message(written(broker), 0) == ["received", "queued", "committed", "expired"]
 
 
-def test_what_a_session_leaves_when_it_ends_is_told_message_by_message() -> None:
+def test_a_session_that_ends_tells_of_its_dropped_messages_one_by_one() -> None:
     broker = bench()
     receiver = broker.join("receiver", durable=True, expiry_s=10)
     receiver.send(Subscribe(1, [Subscription("plant/#", 1)]))

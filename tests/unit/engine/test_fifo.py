@@ -11,7 +11,7 @@ from penstock.engine.values.fifo import Fifo
 
 
 @given(st.lists(st.integers(-40, 90), max_size=60))
-def test_it_is_a_deque(steps: list[int]) -> None:
+def test_a_fifo_is_a_deque(steps: list[int]) -> None:
     """So many join; below zero, so many leave; at zero, one joins as the first."""
     line: Fifo[int] = Fifo()
     model: deque[int] = deque()
@@ -30,7 +30,7 @@ def test_it_is_a_deque(steps: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=200), st.data())
-def test_whatever_stands_in_it_can_be_taken_out(items: list[int], data: st.DataObject) -> None:
+def test_any_item_of_a_fifo_can_be_taken_out(items: list[int], data: st.DataObject) -> None:
     line: Fifo[int] = Fifo()
     model: deque[int] = deque()
     for item in items:
@@ -58,7 +58,7 @@ def test_nothing_is_left_when_it_is_cleared() -> None:
     assert line.items() == [9]
 
 
-def test_what_was_taken_is_let_go() -> None:
+def test_a_fifo_lets_go_of_the_items_taken_from_it() -> None:
     """A line that is never empty does not grow with what passes through it."""
     line: Fifo[object] = Fifo()
     for number in range(100):

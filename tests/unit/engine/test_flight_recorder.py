@@ -57,7 +57,7 @@ def test_a_message_from_its_publisher_to_its_acknowledgement() -> None:
     assert runs(bench, "slow")[1].run.first_us == START_US + 1_000_000
 
 
-def test_what_waits_for_a_commit_was_not_sent_before_it() -> None:
+def test_a_message_that_waits_for_a_commit_was_not_sent_before_it() -> None:
     bench = Bench(recorded_clients=9)
     line = bench.subscriber("c", "a", 1)
     press = bench.join("press")

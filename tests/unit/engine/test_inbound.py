@@ -43,7 +43,7 @@ def test_a_page_without_any_is_told_once() -> None:
     assert inbound.take_pages() == []
 
 
-def test_what_is_stored_is_what_waits_after_any_steps() -> None:
+def test_the_stored_identifiers_are_those_that_wait_after_any_steps() -> None:
     """With a commit after each step, and a restart now and then."""
     draw = random.Random(3)
     inbound = Inbound(is_stored=True)
@@ -72,7 +72,7 @@ def test_what_is_stored_is_what_waits_after_any_steps() -> None:
         assert inbound.checksum == packet_id_checksum(list(waits))
 
 
-def test_what_is_not_stored_has_no_pages() -> None:
+def test_identifiers_that_are_not_stored_have_no_pages() -> None:
     inbound = Inbound()
     inbound.receive(1, at(0))
     assert (inbound.take_pages(), inbound.checksum) == ([], 0)

@@ -94,7 +94,7 @@ def arrived(line: Line) -> list[tuple[bytes, int, bool]]:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_is_on_disk_leaves_as_soon_as_there_is_a_place(durable: bool) -> None:
+def test_a_message_on_disk_leaves_as_soon_as_there_is_a_place(durable: bool) -> None:
     bench = made()
     line = joined(bench, 1, durable)
     published(bench, 1, 1, 1)
@@ -108,7 +108,7 @@ def test_what_is_on_disk_leaves_as_soon_as_there_is_a_place(durable: bool) -> No
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_is_not_on_disk_waits_and_nothing_overtakes_it(durable: bool) -> None:
+def test_a_message_that_is_not_on_disk_waits_and_nothing_overtakes_it(durable: bool) -> None:
     bench = made()
     line = joined(bench, 2, durable)
     published(bench, 1, 1, 1)
@@ -155,7 +155,7 @@ def test_a_client_that_falls_silent_may_have_had_what_it_could() -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_was_retained_comes_behind_its_suback(durable: bool) -> None:
+def test_a_retained_message_comes_behind_its_suback(durable: bool) -> None:
     bench = made()
     bench.join("p").send(Publish("t", b"kept", 1, retain=True, packet_id=1))
     bench.commit()
@@ -240,7 +240,7 @@ def test_a_second_crash_before_the_client_is_back_forgets_nothing() -> None:
     assert arrived(line) == [(b"1", 3, True)]
 
 
-def test_what_waited_for_a_client_that_was_away_is_no_repeat() -> None:
+def test_a_message_that_waited_for_a_client_away_is_no_repeat() -> None:
     bench = made()
     line = joined(bench, 1)
     line.cut()
@@ -253,7 +253,7 @@ def test_what_waited_for_a_client_that_was_away_is_no_repeat() -> None:
     assert arrived(line) == [(b"0", 2, False), (b"1", 3, False)]
 
 
-def test_what_a_session_that_is_not_stored_takes_from_a_group_waits_for_the_commit() -> None:
+def test_a_message_taken_from_a_group_by_an_unstored_session_waits_for_the_commit() -> None:
     """Until then the store has it in the group's queue, which would give it away again."""
     bench = made()
     first = bench.join("first", durable=True, receive_maximum=1)
@@ -312,7 +312,7 @@ def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
     assert not lane.may_send(21, 4)
 
 
-def test_what_an_earlier_start_may_have_sent_is_known_until_it_has_left() -> None:
+def test_messages_that_an_earlier_start_may_have_sent_are_known_until_they_have_left() -> None:
     lane = StoredLane(0)
     lane.next_sequence, lane.sent_below = 100, 50
     assert lane.seal(1, 0, False, 0) == 50
@@ -372,7 +372,7 @@ def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
     assert sent == [(b"%d" % n, n + 2, True) for n in range(1, 5)]
 
 
-def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> None:
+def test_a_message_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> None:
     rig = Rig()
     rig.context.store_health.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=1, maximum_qos=1)))
@@ -402,7 +402,7 @@ def sent_to(bench: Bench, *messages: tuple[str, bytes]) -> None:
     bench.commit()
 
 
-def test_what_was_published_since_takes_no_identifier_of_what_left_before_the_crash() -> None:
+def test_newer_messages_take_no_identifier_of_one_that_left_before_the_crash() -> None:
     bench, line = with_priorities()
     sent_to(bench, ("t", b"1"), ("t", b"2"), ("t", b"3"), ("t", b"4"))
     line.send(Puback(1))
@@ -418,7 +418,7 @@ def test_what_was_published_since_takes_no_identifier_of_what_left_before_the_cr
     assert [packet_id for _, packet_id, _ in again if packet_id <= 4] == [2, 3, 4]
 
 
-def test_what_another_has_the_identifier_of_waits_for_its_commit() -> None:
+def test_a_message_whose_identifier_another_one_has_waits_for_its_commit() -> None:
     bench, line = with_priorities()
     window = line.session.transmission.window
     window.restore(3, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 9))
@@ -432,7 +432,7 @@ def test_what_another_has_the_identifier_of_waits_for_its_commit() -> None:
     assert arrived(line) == [(b"3", 3, False)]
 
 
-def test_what_was_published_retained_and_waited_is_no_repeat() -> None:
+def test_a_message_published_retained_that_waited_is_no_repeat() -> None:
     bench = made()
     line = bench.join("s", durable=True, receive_maximum=1)
     line.send(Subscribe(1, [Subscription("t", 2, retain_as_published=True)]))

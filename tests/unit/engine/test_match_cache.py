@@ -15,7 +15,7 @@ WANTED = st.lists(st.sampled_from(["a", "b", "", "+"]), min_size=1, max_size=4)
 
 
 @given(st.lists(LEVELS, max_size=15), WANTED, st.booleans())
-def test_what_a_filter_matches_is_forgotten(
+def test_topics_that_a_changed_filter_matches_are_forgotten(
     cached: list[list[str]], wanted: list[str], open_end: bool
 ) -> None:
     cache = MatchCache()
@@ -66,7 +66,7 @@ def test_a_topic_comes_back_after_it_was_forgotten() -> None:
     cache.forget(["a", "b"])
 
 
-def test_it_is_bounded_by_topics_and_by_branches() -> None:
+def test_the_cache_is_bounded_by_topics_and_by_branches() -> None:
     trie = SubscriptionTrie()
     for number in range(match_cache._TOPICS_MAX + 10):
         trie.match(f"topic/{number}")
@@ -78,7 +78,7 @@ def test_it_is_bounded_by_topics_and_by_branches() -> None:
         assert cache._branches <= match_cache._BRANCHES_MAX + 101
 
 
-def test_it_is_bounded_by_matches() -> None:
+def test_the_cache_is_bounded_by_matches() -> None:
     """Topics times subscribers: a thousand subscribers of everything must not fill memory."""
     trie = SubscriptionTrie()
     for number in range(1000):
@@ -89,7 +89,7 @@ def test_it_is_bounded_by_matches() -> None:
         assert cached <= match_cache._MATCHES_MAX
 
 
-def test_it_is_bounded_by_subscription_identifiers() -> None:
+def test_the_cache_is_bounded_by_subscription_identifiers() -> None:
     """One session may have thousands of them, each kept with every topic that they match."""
     trie, one = SubscriptionTrie(), session("one")
     for identifier in range(1, 257):
@@ -102,7 +102,7 @@ def test_it_is_bounded_by_subscription_identifiers() -> None:
     assert 0 < cached <= match_cache._MATCHES_MAX
 
 
-def test_it_is_bounded_by_characters_and_keeps_no_long_topic() -> None:
+def test_the_cache_is_bounded_by_characters_and_keeps_no_long_topic() -> None:
     """One client that makes up long topics must not fill memory."""
     cache = MatchCache()
     for number in range(10_000):
@@ -128,7 +128,7 @@ def test_many_filters_that_pass_every_branch_are_no_more_work_than_the_topics() 
     assert visits <= 2 * match_cache._VISITS
 
 
-def test_what_was_not_looked_at_to_the_end_is_forgotten_all() -> None:
+def test_a_cache_not_looked_through_to_the_end_is_forgotten_all() -> None:
     """The work to forget has a bound: behind it no topic may keep what it matched before."""
     trie, one = SubscriptionTrie(), session("one")
     for number in range(300):

@@ -13,7 +13,7 @@ def message(properties: Properties, received_at_us: int = 50 * SECOND_US) -> Mes
     return Message("t", b"x", 1, False, "c", received_at_us, encode_properties(properties))
 
 
-def test_it_expires_after_its_interval() -> None:
+def test_a_message_expires_after_its_interval() -> None:
     """[MQTT-3.3.2-5]"""
     expiring = message(Properties(message_expiry_interval=10))
     assert not expiring.is_expired(60 * SECOND_US - 1)
@@ -21,7 +21,7 @@ def test_it_expires_after_its_interval() -> None:
     assert not message(Properties(content_type="x")).is_expired(2**62)
 
 
-def test_what_is_left_of_the_interval_is_sent() -> None:
+def test_the_rest_of_the_expiry_interval_is_sent() -> None:
     """[MQTT-3.3.2-6]"""
     expiring = message(Properties(payload_format_indicator=1, message_expiry_interval=10))
     for waited_us, left_s in ((0, 10), (1, 10), (SECOND_US, 9), (3_400_000, 7), (10**9, 0)):

@@ -29,7 +29,9 @@ from penstock.engine.values.name_patterns import PATTERN_CHARACTERS_MAX, NamePat
         ("*\n*", "a\nb", True),
     ],
 )
-def test_what_a_pattern_matches(pattern: str, text: str, matches: bool) -> None:
+def test_a_pattern_matches_these_names_and_not_those(
+    pattern: str, text: str, matches: bool
+) -> None:
     assert NamePattern(pattern).matches(text) is matches
 
 
@@ -37,7 +39,7 @@ PATTERNS = st.text("ab*?[!]c", max_size=12)
 
 
 @given(pattern=PATTERNS, text=st.text("abc[]!", max_size=10))
-def test_it_matches_what_the_shell_does(pattern: str, text: str) -> None:
+def test_a_pattern_matches_as_the_shell_does(pattern: str, text: str) -> None:
     assert NamePattern(pattern).matches(text) == fnmatchcase(text, pattern)
 
 

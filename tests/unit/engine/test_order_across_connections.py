@@ -132,7 +132,7 @@ def test_after_a_restart_the_wills_come_before_what_their_clients_send() -> None
     assert first + seen_by(subscriber) == [b"dead", b"born"]
 
 
-def test_what_is_retained_at_last_is_of_the_new_connection() -> None:
+def test_the_message_retained_in_the_end_is_of_the_new_connection() -> None:
     bench = Bench()
     device(bench, 5, 1)
     back = bench.line()
@@ -169,7 +169,7 @@ def test_a_client_that_waits_for_its_connack_is_not_paused() -> None:
     assert not line.connection.is_reading_paused
 
 
-def test_who_leaves_at_once_is_heard() -> None:
+def test_a_client_that_leaves_at_once_is_heard() -> None:
     """CONNECT, PUBLISH and the end of the stream: there is nothing to wait for."""
     bench = Bench()
     subscriber = bench.subscriber("s", "#", 0)

@@ -66,14 +66,14 @@ def test_a_refusal_is_told_with_its_code() -> None:
     assert (told.acks, told.drops) == ([], [])
 
 
-def test_what_is_too_large_for_the_server_is_told() -> None:
+def test_a_message_too_large_for_the_server_is_told() -> None:
     rig, told = opened(TOO_SMALL)
     rig.publish(b"x" * 20, 1)
     assert told.drops == [(0, PACKET_TOO_LARGE)]
     assert told.acks == []
 
 
-def test_what_expires_on_its_way_is_told() -> None:
+def test_a_message_that_expires_on_its_way_is_told() -> None:
     rig, told = opened()
     rig.connection.lost("cut", rig.now)
     message = Message("t", b"old", 1, False, "c", rig.now.wall_us)
@@ -86,7 +86,7 @@ def test_what_expires_on_its_way_is_told() -> None:
     assert told.drops == [(0, EXPIRED)]
 
 
-def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
+def test_a_message_that_waits_too_long_is_told_wherever_its_body_is() -> None:
     rig, told = opened()
     rig.session.outbound.max_age_us = 5_000_000
     rig.publish(b"in flight", 1)
@@ -104,7 +104,7 @@ def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
     assert (rig.session.queue_length, rig.session.backlog.queue_bytes) == (0, 0)
 
 
-def test_what_the_server_had_taken_over_when_it_lost_the_session_is_delivered() -> None:
+def test_a_message_taken_over_by_the_server_that_lost_the_session_is_delivered() -> None:
     rig, told = opened()
     rig.publish(b"0", 2)
     rig.publish(b"1", 2)
@@ -113,13 +113,13 @@ def test_what_the_server_had_taken_over_when_it_lost_the_session_is_delivered() 
     assert told.acks == [(0, 0)]
 
 
-def test_what_the_server_takes_with_qos_0_only_is_delivered_when_it_is_sent() -> None:
+def test_a_message_that_the_server_takes_with_qos_0_only_is_delivered_when_sent() -> None:
     rig, told = opened(Properties(maximum_qos=0))
     assert rig.publish(b"0", 1) == [Publish("t", b"0")]
     assert told.acks == [(0, 0)]
 
 
-def test_what_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
+def test_a_message_that_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
     rig, told = opened()
     rig.publish(b"0", 1)
     rig.publish(b"1", 2)
@@ -134,7 +134,7 @@ def test_what_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
     assert rig.session.window_length == 0
 
 
-def test_what_is_dropped_for_another_is_told() -> None:
+def test_a_message_dropped_for_another_is_told() -> None:
     rig = Rig(limits=EngineLimits(max_inflight=1, max_mqueue_len=1, mqueue_overflow=DROP_OLDEST))
     told = Told()
     rig.session.transmission.outcomes = told

@@ -60,7 +60,7 @@ def different(first: int, count: int) -> PackedRun:
     return run_of(first, rows)
 
 
-def test_what_does_not_fit_stays_a_run_of_its_own() -> None:
+def test_a_run_that_does_not_fit_stays_one_of_its_own() -> None:
     full = run_of(1, [(at, 1, (1, False, (), None)) for at in range(RUN_LEN_MAX)])
     runs: list[PackedRun] = []
     append_run(runs, full)

@@ -42,7 +42,7 @@ def is_acknowledged(line: Line) -> bool:
     return any(isinstance(packet, Puback) for packet in line.read())
 
 
-def test_who_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
+def test_a_client_that_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
     rig = bench(2)
     one, two, three, four = begun(rig, "1", "2", "3", "4")
     assert [is_read(line) for line in (one, two, three, four)] == [True, True, False, False]
@@ -69,7 +69,7 @@ def test_a_place_that_is_large_enough_for_two_lets_two_in() -> None:
     assert [is_read(line) for line in (two, three, four)] == [True, True, False]
 
 
-def test_who_has_its_turn_and_waits_for_something_else_does_not_keep_it() -> None:
+def test_a_client_that_has_its_turn_and_waits_for_something_else_does_not_keep_it() -> None:
     limits = EngineLimits(half_received_bytes_max=len(LARGE), write_buffer_bytes_max=1000)
     rig = Bench(limits)
     rig.subscriber("2", "t", 0)
@@ -109,7 +109,7 @@ def test_a_packet_larger_than_the_budget_is_read_where_nobody_else_holds_any() -
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_who_is_lost_gives_its_place_up(holds: bool) -> None:
+def test_a_client_that_is_lost_gives_its_place_up(holds: bool) -> None:
     rig = bench(1)
     one, two, three = begun(rig, "1", "2", "3")
     (one if holds else two).cut()
@@ -135,7 +135,7 @@ def test_nothing_of_what_was_received_is_kept_behind_the_end() -> None:
     assert is_closed(line)
 
 
-def test_who_does_not_finish_is_closed_if_others_wait() -> None:
+def test_a_client_that_does_not_finish_is_closed_if_others_wait() -> None:
     rig = bench(2)
     one, two = begun(rig, "1", "2")
     rig.pass_s(70)
@@ -154,7 +154,7 @@ def test_who_does_not_finish_is_closed_if_others_wait() -> None:
     assert is_read(four)
 
 
-def test_who_is_not_read_is_not_late() -> None:
+def test_a_client_that_is_not_read_is_not_late() -> None:
     """While the store is slow nobody's packets are decoded: what came of it is here."""
     rig = bench(1)
     one, _ = begun(rig, "1", "2")
@@ -176,7 +176,7 @@ def test_without_a_time_limit_nobody_is_closed() -> None:
     assert not is_closed(one)
 
 
-def test_who_sends_as_fast_as_it_may_has_the_time_for_it() -> None:
+def test_a_client_that_sends_as_fast_as_it_may_has_the_time_for_it() -> None:
     """At ``bytes_per_s_max`` this packet takes 100 s: our own bound is no reason to close."""
     limits = EngineLimits(
         half_received_bytes_max=len(LARGE), bytes_per_s_max=1000, slow_peer_timeout_s=60

@@ -89,7 +89,7 @@ def test_a_pubrel_for_nothing_does_not_raise_the_quota() -> None:
     assert exceeded(line)
 
 
-def test_what_an_earlier_connection_left_raises_it_to_twice_at_most() -> None:
+def test_releases_of_an_earlier_connection_raise_the_quota_to_twice_at_most() -> None:
     """Each PUBCOMP adds to the sender's quota, however often the same is released."""
     bench = Bench(EngineLimits(receive_maximum=3))
     bench.join("p", durable=True).cut()
@@ -116,7 +116,7 @@ def test_a_refusal_counts_until_it_leaves() -> None:
     assert exceeded(line)
 
 
-def test_what_is_forgotten_counts_until_its_pubcomp() -> None:
+def test_a_forgotten_message_counts_until_its_pubcomp() -> None:
     bench = Bench(EngineLimits(receive_maximum=1, await_rel_timeout_s=10))
     line = bench.join("p")
     line.send(message(1, 2))
@@ -147,7 +147,7 @@ def released_before(bench: Bench) -> Line:
     return line
 
 
-def test_what_is_held_back_of_mqtt_5_counts() -> None:
+def test_a_message_held_back_of_mqtt_5_counts() -> None:
     """It waits behind what it released of an earlier MQTT 3.1 connection, unacknowledged."""
     limits = EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, receive_maximum=2)
     line = released_before(Bench(limits))
@@ -159,7 +159,7 @@ def test_what_is_held_back_of_mqtt_5_counts() -> None:
     assert limit.times == 1
 
 
-def test_what_is_held_back_of_mqtt_5_keeps_its_order_and_its_size() -> None:
+def test_messages_held_back_of_mqtt_5_keep_their_order_and_their_size() -> None:
     """Topic aliases are resolved when it comes; refused payloads are answered in their turn."""
     bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT))
     line = released_before(bench)
@@ -191,7 +191,7 @@ def test_properties_count_among_the_bytes() -> None:
 # -- who is read on, and who is not -------------------------------------------------------------
 
 
-def test_who_released_everything_is_not_read_on() -> None:
+def test_a_publisher_that_released_everything_is_not_read_on() -> None:
     """MQTT 3.1: its PUBRELs are here, nothing it sends makes room. It waits, and is not closed."""
     limits = EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, receive_maximum=4)
     bench = Bench(limits)
@@ -220,7 +220,7 @@ def test_pubrels_that_make_no_room_are_not_waited_for() -> None:
     assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 0
 
 
-def test_who_is_slow_to_acknowledge_waits_and_is_not_closed() -> None:
+def test_a_publisher_slow_to_acknowledge_waits_and_is_not_closed() -> None:
     """A publisher that also takes commands: nobody waits for a place in its queue."""
     limits = EngineLimits(
         max_mqueue_len=2, mqueue_overflow=REJECT, receive_maximum=4, max_packet_size_bytes=400_000
@@ -264,7 +264,7 @@ def test_a_held_back_client_that_is_sent_something_may_answer() -> None:
         assert line.session.window_length == 0
 
 
-def test_who_holds_all_back_is_read_on_once_its_own_queue_is_full() -> None:
+def test_a_publisher_with_all_held_back_is_read_on_once_its_own_queue_is_full() -> None:
     """Its PUBACK is among what was not read, and others may wait for it by now."""
     limits = EngineLimits(
         max_inflight=1,
@@ -321,7 +321,7 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_what_is_refused_takes_a_place_like_any_other(version: int) -> None:
+def test_a_refused_message_takes_a_place_like_any_other(version: int) -> None:
     """``max_awaiting_rel``: who may publish nothing could leave any number of identifiers."""
     bench = Bench(EngineLimits(max_awaiting_rel=2))
     line = bench.join("p", version)

@@ -112,7 +112,7 @@ def taken_over(bench: Bench, version: int) -> tuple[Line, list[Packet]]:
 
 @every_end
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_what_was_taken_over_is_acknowledged_and_the_farewell_is_last(
+def test_messages_taken_over_are_acknowledged_and_the_farewell_is_last(
     end: Callable[[Bench, Line], None], code: int | None, version: int
 ) -> None:
     """[MQTT-4.13.1-1]"""
@@ -135,7 +135,7 @@ def test_what_was_taken_over_is_acknowledged_and_the_farewell_is_last(
 
 
 @every_end
-def test_where_nothing_waits_the_farewell_goes_at_once(
+def test_the_farewell_goes_at_once_if_nothing_waits(
     end: Callable[[Bench, Line], None], code: int | None
 ) -> None:
     bench = Bench()
@@ -167,7 +167,7 @@ def test_while_the_store_fails_nothing_is_waited_for(
     assert line.read() == [], "it is closed"
 
 
-def test_who_waits_too_long_for_the_last_commit_gets_the_farewell_alone() -> None:
+def test_a_client_that_waits_too_long_for_the_last_commit_gets_the_farewell_alone() -> None:
     bench = Bench()
     line, _ = taken_over(bench, 5)
     under_way = bench.seal()

@@ -62,7 +62,7 @@ def test_without_the_properties_it_is_published_twice() -> None:
     assert in_log(bench) == [b"1", b"1"]
 
 
-def test_what_comes_behind_a_refused_message_is_refused_too() -> None:
+def test_messages_behind_a_refused_one_are_refused_too() -> None:
     bench = Bench(EngineLimits(mqueue_overflow=REJECT, max_mqueue_len=1, max_inflight=1))
     bench.subscriber("away", "t", 1).cut()
     bench.commit()
@@ -242,7 +242,7 @@ def test_repeats_at_qos_2_have_a_place_like_any_other() -> None:
     assert send(bench, line, *(message(1, n, 2) for n in (2, 3, 4))) == [0, NO_ROOM, NO_ROOM]
 
 
-def test_what_is_numbered_always_waits_for_the_disk() -> None:
+def test_a_numbered_message_always_waits_for_the_disk() -> None:
     bench = Bench(options=ServerOptions(acknowledge_in_memory=("#",)))
     line = bench.join("a")
     line.send(message(1))

@@ -153,7 +153,7 @@ def test_nothing_of_a_higher_priority_goes_for_a_lower() -> None:
     assert names(queue) == ["alarm 2", "alarm 3"]
 
 
-def test_what_has_the_lowest_priority_goes_first() -> None:
+def test_the_message_of_the_lowest_priority_is_dropped_first() -> None:
     queue = bounded(3)
     for topic, priority in (("a", 5), ("b", 9), ("c", 1)):
         queue.push(delivery(topic, 1), priority)
@@ -167,7 +167,7 @@ def test_qos_0_of_another_lane_goes_once_the_first_has_none() -> None:
     assert [add(queue, delivery("new", 1, 3 + n)) for n in range(3)] == [["a"], ["c"], ["b"]]
 
 
-def test_what_is_restored_into_a_lane_that_was_looked_at_is_found() -> None:
+def test_a_run_restored_into_a_lane_that_was_looked_at_is_found() -> None:
     queue = bounded()
     number = 1 << SLOT_SHIFT
     queue.push(delivery("a", 1, 5), number)
@@ -181,7 +181,7 @@ def test_what_is_restored_into_a_lane_that_was_looked_at_is_found() -> None:
     assert head.offset == 7
 
 
-def test_what_leaves_a_lane_behind_the_first_leaves_nothing_in_the_order() -> None:
+def test_a_delivery_that_leaves_a_lane_behind_the_first_leaves_nothing_in_the_order() -> None:
     queue = bounded()
     first = delivery("stays", 1, 0)
     queue.push(first)
@@ -300,7 +300,7 @@ def test_the_lowest_offset_is_that_of_what_may_be_asked_from_the_log() -> None:
         assert queue.lowest_offset(False) == (6 if stored else -1)
 
 
-def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
+def test_a_delivery_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
     queue = resting([3, 4])
     for offset in (5, 6):
         queue.push(Delivery(None, offset, 0))
@@ -320,7 +320,7 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
     assert (len(queue), queue.qos0_count) == (2, 1)
 
 
-def test_what_was_taken_behind_others_is_no_qos_0_that_waits() -> None:
+def test_a_delivery_taken_behind_others_is_no_qos_0_that_waits() -> None:
     queue = filled(4, "1010")
     head, first, _, last = queue.waiting(4)
     assert not queue.remove(queue.first_lane, first)
@@ -333,7 +333,7 @@ def test_what_was_taken_behind_others_is_no_qos_0_that_waits() -> None:
     assert names(queue) == ["c", "new", "newer"]
 
 
-def test_what_lies_between_what_is_packed_is_needed_from_the_log() -> None:
+def test_deliveries_between_packed_ones_are_needed_from_the_log() -> None:
     packed = resting([3, 4])
     for sequence in range(3, 2000):
         packed.push(Delivery(None, 1000 + sequence, 1, sequence=sequence))

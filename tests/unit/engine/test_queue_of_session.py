@@ -129,7 +129,7 @@ def test_priorities_are_those_of_the_zone_the_session_comes_back_through() -> No
     assert drain(bench, line) == [b"2", b"1", b"0"]
 
 
-def test_what_left_a_lane_does_not_come_back_after_a_crash() -> None:
+def test_a_message_that_left_a_lane_does_not_come_back_after_a_crash() -> None:
     """The alarms were delivered, and what has no priority still waits."""
     bench, line = prioritised()
     line.cut()

@@ -28,7 +28,7 @@ def test_a_second_s_worth_may_come_at_once() -> None:
     assert bucket.take(1, 0.0) == pytest.approx(0.1 + PAUSE_S_MIN)
 
 
-def test_what_was_too_much_is_made_up_for() -> None:
+def test_bytes_beyond_the_rate_are_made_up_for() -> None:
     bucket = TokenBucket(100, 0.0)
     wait_s = bucket.take(1100, 0.0)
     assert wait_s == pytest.approx(10.0 + PAUSE_S_MIN)

@@ -108,7 +108,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_its_buffer() -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_what_changes_meanwhile_is_not_followed_by_an_older_value() -> None:
+def test_a_value_that_changes_meanwhile_is_not_followed_by_an_older_one() -> None:
     bench = bench_with(1000, 1, EngineLimits(max_inflight=10))
     line = bench.join("c", 4)
     subscribe(line)

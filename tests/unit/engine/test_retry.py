@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_gets_nothing_more_until_it_does() -> None:
     assert publishes([again]) == [Publish("t", b"1", 1, dup=True, packet_id=second.packet_id)]
 
 
-def test_what_it_may_not_have_any_more_is_dropped_once_and_gives_up_its_place() -> None:
+def test_a_message_not_permitted_any_more_is_dropped_once_and_gives_up_its_place() -> None:
     """To what waits for it, here and at a publisher."""
     directory = Directory()
     limits = EngineLimits(

@@ -164,7 +164,7 @@ def test_publishers_that_wait_do_not_wake_each_other() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_what_is_sent_again_while_it_waits_is_published_once(version: int) -> None:
+def test_a_message_sent_again_while_it_waits_is_published_once(version: int) -> None:
     """MQTT 3.1 sends again by time: what is held back comes twice, and its PUBREL once."""
     bench = Bench(EngineLimits(max_awaiting_rel=1))
     watcher = bench.subscriber("w", "t", 0)
@@ -229,7 +229,7 @@ def test_a_client_that_fills_its_own_queue_is_read() -> None:
     assert acknowledged == list(range(1, 41))
 
 
-def test_who_has_more_held_back_than_may_be_in_flight_is_closed() -> None:
+def test_a_publisher_with_more_held_back_than_may_be_in_flight_is_closed() -> None:
     """And QoS 0, which no window of the client bounds, is a counted drop."""
     bench = Bench(
         EngineLimits(max_awaiting_rel=1, receive_maximum=4, max_packet_size_bytes=400_000)
@@ -266,7 +266,7 @@ def test_refusals_keep_their_place_behind_what_waits() -> None:
     assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
 
 
-def test_what_waits_is_published_only_if_it_still_may() -> None:
+def test_a_message_that_waits_is_published_only_if_it_still_may() -> None:
     bench, _, publisher, watcher = full(4)
     assert watcher is not None
     publisher.send(message(3))
@@ -294,7 +294,7 @@ def test_topics_count_among_the_bytes_that_wait() -> None:
     assert publisher.connection.is_reading_paused
 
 
-def test_what_waited_is_published_in_portions() -> None:
+def test_messages_that_waited_are_published_in_portions() -> None:
     """A turn's share, as when it comes from the socket."""
     limits = EngineLimits(max_mqueue_len=1, max_inflight=65535, mqueue_overflow=REJECT)
     bench = Bench(limits, streams=())
@@ -318,7 +318,7 @@ def test_what_waited_is_published_in_portions() -> None:
     assert publisher.connection.pending_publish_count == 0
 
 
-def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:
+def test_messages_that_a_publisher_left_waiting_were_never_acknowledged() -> None:
     bench, _, publisher, watcher = full(4)
     assert watcher is not None
     publisher.send(message(3), message(4, 0))
@@ -403,7 +403,7 @@ def test_the_next_goes_on_when_one_is_not_released_in_time() -> None:
     assert line.read() == [Pubrec(2)]
 
 
-def test_what_is_not_released_in_time_is_forgotten() -> None:
+def test_a_message_not_released_in_time_is_forgotten() -> None:
     """``await_rel_timeout_s`` of connected time; the next with this identifier is a new one."""
     bench = Bench(EngineLimits(await_rel_timeout_s=300))
     watcher = bench.subscriber("w", "t", 1)

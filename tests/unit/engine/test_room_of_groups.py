@@ -88,7 +88,7 @@ def test_each_group_has_places_of_its_own(qos: int) -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_what_was_not_refused_has_its_place_in_each_group() -> None:
+def test_a_message_that_was_not_refused_has_its_place_in_each_group() -> None:
     """The one member has a place for one of the copies, and both queues are full."""
     limits = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1)
     bench = Bench(limits)
@@ -134,7 +134,7 @@ def test_a_member_that_does_not_read_takes_nothing(overflow: str) -> None:
         ((DROP_OLDEST, SPILL, REJECT), SPILL),
     ],
 )
-def test_what_a_full_queue_does_follows_from_all_members(
+def test_the_policy_of_a_full_queue_follows_from_all_members(
     policies: tuple[str, ...], what: str
 ) -> None:
     limits_by_name = {
@@ -160,7 +160,7 @@ def test_what_a_full_queue_does_follows_from_all_members(
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
+def test_a_message_that_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
     """Others take what is behind it, and nothing is looked at again and again."""
     bench = Bench(EngineLimits())
     holder = bench.subscriber("s1", "$share/g/+", 1)
@@ -188,7 +188,7 @@ def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_what_nobody_may_receive_is_counted_once() -> None:
+def test_a_message_that_nobody_may_receive_is_counted_once() -> None:
     bench = Bench(EngineLimits())
     holder = bench.subscriber("s1", SHARED, 1)
     holder.send(Subscribe(2, [Subscription("own", 1)]))
@@ -205,7 +205,7 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     assert waiting_for(bench) == 0
 
 
-def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
+def test_messages_in_flight_at_a_crash_keep_their_size() -> None:
     """It goes to the front of the queue whatever the bounds, and counts there."""
     limits = EngineLimits(
         max_inflight=2, max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT
@@ -224,7 +224,7 @@ def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
 
 @pytest.mark.parametrize("blocking", ["$share/h/+", "$share/h/#"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_is_refused_is_nobodys_turn(strategy: str, blocking: str) -> None:
+def test_a_refused_message_is_nobodys_turn(strategy: str, blocking: str) -> None:
     """One group has room, another has not: however often it is tried, the first does not move."""
 
     def gets_it(times: int) -> list[int]:

@@ -37,7 +37,7 @@ def retained(bench: Bench, line: Line, packet: Subscribe) -> list[Publish]:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_a_stream_wants_goes_into_the_log(qos: int) -> None:
+def test_messages_that_a_stream_wants_go_into_the_log(qos: int) -> None:
     bench = Bench(streams=("plant/#", "yard"))
     bench.publish("plant/1", b"in", qos)
     bench.publish("yard", b"in too", qos)

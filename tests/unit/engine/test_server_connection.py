@@ -162,7 +162,7 @@ def test_an_unknown_version_is_told_in_a_known_one(level: int, version: int) -> 
     assert line.connection.link.is_closed
 
 
-def test_what_connack_says_in_mqtt_5() -> None:
+def test_connack_of_mqtt_5_says_the_limits() -> None:
     bench = Bench(EngineLimits(receive_maximum=7, max_packet_size_bytes=999, topic_alias_maximum=3))
     _, connack = bench.connect(Connect("c", 5, True, 0))
     assert connack.properties == Properties(
@@ -412,7 +412,7 @@ def test_older_clients_are_slowed_down_instead(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_suback_says(version: int) -> None:
+def test_suback_grants_or_refuses_each_filter(version: int) -> None:
     """[MQTT-3.8.4-6] [MQTT-3.9.3-1]"""
     bench = Bench(EngineLimits(subscriptions_per_session_max=3))
     line = bench.join("c", version)
@@ -432,7 +432,7 @@ def test_what_suback_says(version: int) -> None:
     assert set(line.session.subscriptions) == {"a", "b/#", "c/+"}
 
 
-def test_what_unsuback_says() -> None:
+def test_unsuback_says_which_subscriptions_existed() -> None:
     """[MQTT-3.11.3-1]"""
     bench = Bench()
     line = bench.join("c", 5)
@@ -505,7 +505,7 @@ def test_a_connect_has_few_user_properties() -> None:
         (Offers(retain_available=False), 2, False, reasons.SUCCESS),
     ],
 )
-def test_what_a_listener_does_not_offer_ends_the_connection(
+def test_a_feature_that_a_listener_does_not_offer_ends_the_connection(
     offers: Offers, qos: int, retain: bool, code: int
 ) -> None:
     """[MQTT-3.2.2-11] [MQTT-3.2.2-14]: to publish it is an error, and to ask for it by a will."""

@@ -63,7 +63,7 @@ def test_the_window_is_refilled_from_the_queue_in_order() -> None:
     assert seen == numbered(6)
 
 
-def test_what_was_queued_while_offline_comes_before_what_is_new() -> None:
+def test_messages_queued_while_offline_come_before_new_ones() -> None:
     pair = Pair(EngineLimits(max_inflight=3))
     pair.publish(*numbered(2))
     pair.bench.commit()
@@ -234,7 +234,7 @@ def test_an_offline_queue_holds_no_bodies_and_gets_them_back_in_order() -> None:
     assert seen[10] == b"zero", "QoS 0 does not wait for the window"
 
 
-def test_what_an_earlier_connection_asked_for_is_not_taken_for_missing() -> None:
+def test_a_read_for_an_earlier_connection_makes_no_message_missing() -> None:
     """A read answers what was committed when it was asked, not what is wanted by now.
 
     Two reconnects while a commit is under way: the bodies wanted now are in a batch that is

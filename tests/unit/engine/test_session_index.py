@@ -16,7 +16,7 @@ def session(number: int) -> Session:
 
 
 @given(st.integers(0, 3 * CHUNK_MAX), st.data())
-def test_what_is_left_is_found_in_order(count: int, data: st.DataObject) -> None:
+def test_the_sessions_that_are_left_are_found_in_order(count: int, data: st.DataObject) -> None:
     order = SessionIndex()
     made = [SESSIONS[number] for number in range(count)]
     for one in made:

@@ -138,7 +138,7 @@ def test_a_refused_message_is_counted_and_frees_its_place() -> None:
     assert pair.bench.server.drops.counts[drop_reasons.REJECTED] == 1
 
 
-def test_what_an_ended_session_held_is_counted() -> None:
+def test_messages_that_an_ended_session_held_are_counted() -> None:
     pair = Pair(EngineLimits(max_inflight=2))
     pair.publish(b"has it", qos=2)
     pair.publish(b"window", b"queue")

@@ -68,7 +68,7 @@ def test_a_second_connection_takes_over(version: int) -> None:
     assert second.session.link is second.connection.link
 
 
-def test_what_the_first_connection_sends_after_the_take_over_is_not_heard() -> None:
+def test_the_first_connection_is_not_heard_after_the_take_over() -> None:
     bench = Bench()
     first = bench.join("c", 4, durable=True)
     bench.join("c", 4, durable=True)

@@ -94,7 +94,7 @@ class Deaf(Permissions):
         return False
 
 
-def test_what_the_broker_says_of_itself_waits_in_no_queue() -> None:
+def test_system_messages_wait_in_no_queue() -> None:
     """It was counted as forbidden where a queue had no room for so many bytes."""
     name = "$share/g/$SYS/#"
     limits = EngineLimits(max_inflight=1, max_mqueue_len=0, max_mqueue_bytes=1000)
@@ -110,7 +110,7 @@ def test_what_the_broker_says_of_itself_waits_in_no_queue() -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
+def test_a_system_message_that_no_member_got_is_counted_with_its_reason() -> None:
     bench = Bench(EngineLimits(max_mqueue_len=1), streams=())
     name = "$share/g/$SYS/#"
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)

@@ -152,7 +152,9 @@ def test_a_group_may_have_its_own_strategy() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_no_member_takes_at_once_waits_within_the_bounds_of_all_members(strategy: str) -> None:
+def test_messages_that_no_member_takes_at_once_wait_within_the_bounds_of_all_members(
+    strategy: str,
+) -> None:
     limits = EngineLimits(max_mqueue_len=1)
     bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
     away, online = member(bench, "m1"), member(bench, "m2", window=1)
@@ -438,7 +440,7 @@ def test_a_member_that_is_back_first_takes_what_it_had_from_the_front() -> None:
     assert [(packet.payload, packet.dup) for packet in packets] == [(b"0", False), (b"1", False)]
 
 
-def test_what_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
+def test_a_message_that_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
     """Published, given to a member and taken from it before anything was sealed."""
     bench = Bench()
     first, second = member(bench, "m1"), member(bench, "m2")
@@ -636,7 +638,7 @@ def test_unsubscribing_completes_what_is_in_flight() -> None:
     assert first.session.window_length == 0
 
 
-def test_what_waits_goes_with_the_last_member() -> None:
+def test_the_queue_goes_with_the_last_member() -> None:
     """It is counted, makes dead letters, and is gone from the store."""
     bench = Bench(dead_letters="dead")
     letters = bench.subscriber("letters", "dead", 1)
@@ -677,7 +679,7 @@ def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
+def test_a_member_that_leaves_does_not_change_whose_turn_it_is() -> None:
     bench = Bench()
     lines = [member(bench, f"m{number}") for number in range(4)]
     publish(bench, 2)
@@ -769,7 +771,7 @@ def test_a_refusal_ends_the_message_for_the_group(qos: int) -> None:
     assert bench.server.drops.counts[drop_reasons.REJECTED] == 1
 
 
-def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over() -> None:
+def test_a_message_that_waited_in_memory_is_in_the_log_for_its_next_member() -> None:
     """Another group's member had it in the log meanwhile, and retention took it from there."""
     bench = Bench(streams=())
     other = "$share/h/t/+"

@@ -186,7 +186,7 @@ def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_coun
     assert bench.store.log_extent().end == appended
 
 
-def test_what_filled_the_batch_before_does_not_keep_qos_0_from_being_read() -> None:
+def test_a_batch_filled_before_the_outage_does_not_keep_qos_0_from_being_read() -> None:
     bench = Bench()
     bench.server.context.store_health.waiting_bytes_max = 10_000
     subscriber = bench.join("s")

@@ -10,7 +10,7 @@ def test_an_answer_is_remembered() -> None:
     assert answers.numbers == {"a": 1, "b": 0}
 
 
-def test_it_is_bounded_by_topics() -> None:
+def test_the_cache_is_bounded_by_topics() -> None:
     answers = TopicCache(10)
     for number in range(100):
         answers.put(str(number), number)
@@ -18,7 +18,7 @@ def test_it_is_bounded_by_topics() -> None:
         assert len(answers.numbers) <= 10
 
 
-def test_it_is_bounded_by_characters() -> None:
+def test_the_cache_is_bounded_by_characters() -> None:
     answers = TopicCache(1000, 5000)
     for number in range(1000):
         answers.put(f"{number:0900}", number)

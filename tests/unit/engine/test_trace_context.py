@@ -61,7 +61,7 @@ def encoded(*pairs: tuple[str, str]) -> bytes:
     return encode_properties(Properties(content_type="text/plain", user_properties=list(pairs)))
 
 
-def test_it_is_found_among_the_properties_of_a_message() -> None:
+def test_the_trace_context_is_found_among_the_properties_of_a_message() -> None:
     assert traceparent_of(b"") == ""
     assert traceparent_of(encoded(("a", "b"))) == ""
     assert traceparent_of(encoded(("a", "b"), ("traceparent", GOOD), ("c", "d"))) == GOOD

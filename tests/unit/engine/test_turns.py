@@ -138,7 +138,7 @@ def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
     assert all(isinstance(line.read()[-1], Suback) for line in greedy)
 
 
-def test_what_is_sent_counts_by_its_bytes() -> None:
+def test_a_sent_message_counts_by_its_bytes() -> None:
     bench = Bench()
     for number in range(10):
         bench.subscriber(f"s{number}", "t", 0, 4)
@@ -262,7 +262,7 @@ def test_others_have_their_turn_in_between() -> None:
     assert greedy.connection.is_reading_paused
 
 
-def test_what_came_before_the_socket_ended_still_counts() -> None:
+def test_packets_that_came_before_the_socket_ended_still_count() -> None:
     """A publisher of QoS 0 that says goodbye and closes loses nothing by our taking turns."""
     bench = Bench()
     subscriber = bench.subscriber("s", "t", 0, 4)
@@ -478,7 +478,7 @@ def test_a_steady_stream_of_qos_0_does_not_wait_for_commits_for_ever() -> None:
     bench.finish(under_way)
 
 
-def test_what_must_wait_keeps_its_place_behind_what_came_first() -> None:
+def test_a_message_that_must_wait_keeps_its_place_behind_earlier_ones() -> None:
     bench = Bench()
     line = bench.subscriber("s", "t", 0, 4)
     publisher = bench.join("p", 4)
@@ -522,7 +522,7 @@ def logged_by(bench: Bench) -> list[str]:
     return found
 
 
-def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
+def test_a_publisher_of_much_of_a_full_batch_waits_and_others_go_on() -> None:
     """What comes after a large batch waits for its commit: others waited for seconds."""
     bench = Bench()
     bench.server.context.store_health.batch_bytes_max = 200_000
@@ -578,7 +578,7 @@ def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> Non
     assert 200_000 <= bench.server.context.batch.size_bytes < 220_000
 
 
-def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
+def test_a_publisher_passed_over_for_long_has_its_turn_in_any_case() -> None:
     """Others' reads come before those who wait, and may fill each batch."""
     bench = Bench()
     bench.server.context.store_health.batch_bytes_max = 100_000
@@ -596,7 +596,7 @@ def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
     assert HEAVY_FOR_BATCHES - 1 <= waited <= HEAVY_FOR_BATCHES
 
 
-def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
+def test_a_publisher_that_put_much_into_a_batch_long_ago_waits_no_more() -> None:
     bench = Bench()
     bench.server.context.store_health.batch_bytes_max = 100_000
     line, other = bench.join("c", 5), bench.join("other", 5)
@@ -670,7 +670,7 @@ def test_others_have_their_turn_while_a_subscribe_goes_on() -> None:
     assert modest.read() == [Pingresp()]
 
 
-def test_what_is_retained_follows_the_answer_of_a_large_subscribe() -> None:
+def test_retained_messages_follow_the_answer_of_a_large_subscribe() -> None:
     bench = Bench()
     publisher = bench.join("p", 4)
     publisher.send(*[Publish(one, b"x", retain=True) for one in FILTERS[::100]])

@@ -86,7 +86,7 @@ def test_a_large_body_counts_once_and_is_given_back_with_the_last() -> None:
     assert budget.waiting_bytes == account.waiting_bytes == 0
 
 
-def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
+def test_messages_that_the_log_has_rest_there_and_still_come_in_order() -> None:
     bench = bench_of(waiting_bytes_max=2000 * KIB, max_inflight=2)
     line = receiver(bench, "c")
     bodies = [bytes([number]) * 100 * KIB for number in range(40)]
@@ -201,7 +201,9 @@ def test_small_messages_pass_whoever_has_all_the_room() -> None:
     assert [packet.payload for packet in publishes(other.read())] == [LARGE]
 
 
-def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share() -> None:
+def test_a_client_that_does_not_read_is_congested_and_not_read_when_its_user_has_its_share() -> (
+    None
+):
     bench = bench_of(unsent_bytes_max=1000 * KIB)
     links = [receiver(bench, f"c{number}").connection.link for number in range(3)]
     other = receiver(bench, "other", "other").connection.link
@@ -297,7 +299,7 @@ def test_a_place_that_comes_while_memory_is_full_is_not_forgotten(topic: str) ->
 
 
 @pytest.mark.parametrize("topic", ["t", "$share/g/t"])
-def test_what_publishers_hold_back_does_not_keep_them_waiting_for_ever(topic: str) -> None:
+def test_messages_held_back_do_not_keep_their_publishers_waiting_for_ever(topic: str) -> None:
     bench = bench_of(
         waiting_bytes_max=400 * KIB, mqueue_overflow=REJECT, max_inflight=1, max_mqueue_len=1
     )
@@ -311,7 +313,7 @@ def test_what_publishers_hold_back_does_not_keep_them_waiting_for_ever(topic: st
     check_waiting(bench.server)
 
 
-def test_what_waits_for_a_group_needs_no_more_memory_on_its_way() -> None:
+def test_a_message_that_waits_for_a_group_needs_no_more_memory_on_its_way() -> None:
     bench = bench_of(waiting_bytes_max=400 * KIB, max_inflight=1)
     away = receiver(bench, "away", "careful", "$share/g/t")
     away.cut()

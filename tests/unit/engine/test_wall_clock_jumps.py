@@ -146,7 +146,7 @@ def test_qos_2_that_is_never_released(step_s: int) -> None:
 
 
 @jumps
-def test_how_long_a_client_was_here(step_s: int) -> None:
+def test_the_time_that_a_client_was_here_does_not_jump(step_s: int) -> None:
     bench = Bench(events=EventOptions(KINDS, ("#",)))
     line = bench.join("c", durable=True)
     session = bench.server.registry.sessions["c"]
@@ -177,7 +177,7 @@ def test_new_messages_have_the_new_date(step_s: int) -> None:
 
 
 @jumps
-def test_what_a_mounted_client_is_sent(step_s: int) -> None:
+def test_a_message_for_a_mounted_client_keeps_its_times(step_s: int) -> None:
     bench = Bench()
     bench.jump_s(step_s)
     publish(bench.join("p"), b"x", 60)

@@ -93,7 +93,7 @@ def test_the_body_goes_when_the_receiver_has_it() -> None:
     assert window.undelivered_entries() == []
 
 
-def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
+def test_a_message_that_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
     """Another copy of the same message, in the window too, is what was asked for."""
     window, _ = in_state(AWAIT_PUBCOMP)
     entry = window.entries()[0]
@@ -146,7 +146,7 @@ def resend_all(window: InFlightWindow) -> list[int]:
     return sent
 
 
-def test_what_is_left_is_sent_again_in_order() -> None:
+def test_unfinished_messages_are_sent_again_in_order() -> None:
     """[MQTT-4.6.0-1]"""
     window = InFlightWindow(10)
     ids = [added(window, delivery(qos)).packet_id for qos in (1, 2, 1, 2)]
@@ -171,7 +171,7 @@ def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
     assert not window.has_room()
 
 
-def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
+def test_a_message_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
     window = InFlightWindow(10)
     ids = [added(window, delivery(1)).packet_id for _ in range(3)]
     window.begin_connection(1)
@@ -228,7 +228,7 @@ def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_n
     assert window.allocate_request_id() == 2
 
 
-def test_what_has_an_identifier_of_the_window_is_not_free() -> None:
+def test_a_sequence_whose_identifier_is_in_the_window_is_not_free() -> None:
     window = InFlightWindow(10, is_stored=True)
     assert window.free_below(5, 20) == 20
     window.restore(4, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=4))
@@ -296,7 +296,7 @@ def test_a_page_in_which_nothing_is_left_is_stored_as_empty_once() -> None:
     assert window.entries()[0].sequence == PAGE_PLACES + 1
 
 
-def test_what_is_given_up_or_lowered_is_stored_anew() -> None:
+def test_an_entry_given_up_or_lowered_is_stored_anew() -> None:
     window = stored_window(3 * PAGE_PLACES)
     entries = window.entries()
     window.give_up(entries[0])
@@ -333,7 +333,7 @@ def test_places_are_given_out_once_whatever_is_left_of_a_window() -> None:
     assert (taken(again), again.stored_len) == ({1: [PAGE_PLACES + 2]}, 1)
 
 
-def test_what_is_not_stored_has_no_pages() -> None:
+def test_a_window_that_is_not_stored_has_no_pages() -> None:
     window = InFlightWindow(10)
     entry = added(window, Delivery(None, 0, 1))
     assert taken(window) == {}
