@@ -289,7 +289,7 @@ def test_a_broker_of_several_that_is_away_is_named(
     service: ServiceProcess, other_service: ServiceProcess, spark: SparkSession
 ) -> None:
     other_service.kill()
-    reader = spark.read.format("penstock").option("connectTimeoutSeconds", "0.3")
+    reader = spark.read.format("penstock").option("connectTimeoutSeconds", "5")
     frame = reader.option("servers", f"{service.address},{other_service.address}").load()
     with pytest.raises(PySparkException, match=f"answers at {other_service.address}; is the br"):
         frame.count()
