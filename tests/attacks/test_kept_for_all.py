@@ -106,7 +106,9 @@ ATTACKS: Final = [
 
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("attack", one_of(ATTACKS), ids=lambda attack: attack.name)
-def test_what_is_kept_has_a_bound(attack: Attack, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_state_that_a_client_leaves_behind_has_a_bound(
+    attack: Attack, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     outcome = play(attack, tmp_path_factory.mktemp("attacked"))
     check(outcome)
     assert outcome.memory_mib - outcome.memory_before_mib < 200

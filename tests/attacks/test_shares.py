@@ -92,7 +92,7 @@ def test_subscriptions_leave_room(tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_what_is_never_released_fills_no_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_messages_never_released_fill_no_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
     outcome = play(UNRELEASED_ATTACK, tmp_path_factory.mktemp("attacked"))
     check(outcome)
     assert outcome.disk_mib < 64

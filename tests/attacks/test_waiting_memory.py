@@ -110,7 +110,7 @@ ATTACKS: Final = [
 
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("attack", one_of(ATTACKS), ids=lambda attack: attack.play.__name__)
-def test_what_waits_for_one_user_is_bounded(
+def test_memory_that_waits_for_one_user_is_bounded(
     attack: Attack, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outcome = play(attack, tmp_path_factory.mktemp("attacked"))

@@ -109,7 +109,7 @@ def test_a_refusal_tells_of_no_session_and_closes(
 
 
 @pytest.mark.parametrize("version", [V311, V5])
-def test_what_follows_a_refused_connect_is_not_heard(
+def test_a_packet_behind_a_refused_connect_is_not_heard(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
     """[MQTT-3.1.4-6], [MQTT3-3.1.4-5]."""

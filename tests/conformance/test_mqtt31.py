@@ -276,7 +276,7 @@ def test_retained_messages_follow_the_suback(
     assert client.settle() == []
 
 
-def test_what_is_acknowledged_is_on_persistent_storage(
+def test_an_acknowledged_message_is_on_persistent_storage(
     own_broker: Broker, clients: Clients
 ) -> None:
     """[V31-3.3-QOS1], [V31-3.3-QOS2], [V31-4.1-STORED]: it survives SIGKILL.

@@ -292,7 +292,7 @@ def test_user_properties_of_connect() -> None:
 
 @covers("out", CONNACK, "shared_subscription_available")
 @pytest.mark.parametrize("enabled", [True, False])
-def test_what_is_available(enabled: bool) -> None:
+def test_connack_names_only_the_features_that_are_off(enabled: bool) -> None:
     """What is not mentioned is (v5 §3.2.2.3.4 to §3.2.2.3.13)."""
     _, told = connected(Bench(sharing=SharingOptions(enabled=enabled)))
     assert told.shared_subscription_available == (None if enabled else 0)

@@ -122,7 +122,7 @@ def test_archives_without_their_description_are_not_passed_over(several: Path) -
     assert problems == ["messages in an archive (1) that belongs to no stream"]
 
 
-def test_what_no_stream_reads_can_be_removed(several: Path) -> None:
+def test_an_archive_that_no_stream_reads_can_be_removed(several: Path) -> None:
     with pytest.raises(StoreError, match="is in use"):
         forget(several, "alarms")
     with pytest.raises(StoreError, match="there are archives of: alarms"):
@@ -212,7 +212,9 @@ def chunks(several: Path, tmp_path: Path) -> dict[int, bytes]:
     return {decode_key(key): value for key, value in items}
 
 
-def test_what_had_left_the_log_is_there_again(several: Path, chunks: dict[int, bytes]) -> None:
+def test_messages_that_had_left_the_log_are_there_again(
+    several: Path, chunks: dict[int, bytes]
+) -> None:
     """As where the newest table of the log is lost, with what it said was removed."""
     bring_back(several, 3, chunks[3])
     with pytest.raises(
@@ -234,7 +236,7 @@ def test_what_had_left_the_log_is_there_again(several: Path, chunks: dict[int, b
 
 
 @pytest.mark.parametrize("is_alarm", [True, False])
-def test_what_is_there_again_may_be_all_there_is(
+def test_a_chunk_that_is_there_again_may_be_all_there_is(
     several: Path, chunks: dict[int, bytes], is_alarm: bool
 ) -> None:
     """Its move was one write, and that is what was lost."""

@@ -54,7 +54,7 @@ def test_a_stream_goes_on_where_the_log_has_let_go(writer: Writer) -> None:
         offsets(follower, ALL, 14, 30)
 
 
-def test_what_is_internal_is_not_kept(writer: Writer) -> None:
+def test_an_internal_message_is_not_kept(writer: Writer) -> None:
     writer.publish("plant/1/alarm", internal=True)
     writer.publish("plant/1/alarm")
     writer.publish("plant/1/alarm")
@@ -148,7 +148,7 @@ def test_the_archive_is_there_after_a_restart(writer: Writer) -> None:
     assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 24) == alarms
 
 
-def test_it_is_trimmed_by_age(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_trimmed_by_age(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
     alarms = publish_mixed(writer, 10)
     for begin in range(3, 30, 3):
@@ -165,7 +165,7 @@ def test_it_is_trimmed_by_age(writer: Writer, monkeypatch: pytest.MonkeyPatch) -
     assert LogFollower(writer.data_dir).extent(ALARMS).earliest == 27
 
 
-def test_it_is_trimmed_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_trimmed_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
     limited = StreamDefinition(name="alarms", topic_filters=("#",), retention_bytes_max=5000)
     with writing(tmp_path, limited) as writer:
@@ -195,7 +195,7 @@ def test_with_other_filters_a_stream_begins_with_the_log(
     assert offsets(follower, wider, 6, 12) == list(range(6, 12))
 
 
-def test_what_left_the_log_meanwhile_is_not_passed_over(writer: Writer) -> None:
+def test_messages_that_left_the_log_meanwhile_are_not_passed_over(writer: Writer) -> None:
     publish_mixed(writer, 6)
     writer.leave(6)
     writer.reopen(ALL)

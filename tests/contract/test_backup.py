@@ -104,7 +104,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         restore(tmp_path / "data", tmp_path / "other")
 
 
-def test_what_was_left_by_an_attempt_that_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_leftover_of_a_killed_attempt_is_no_hindrance(tmp_path: Path) -> None:
     store = filled(tmp_path / "data")
     (tmp_path / "backup.unfinished" / STORE_DIRECTORY).mkdir(parents=True)
     store.backup(tmp_path / "backup")

@@ -180,7 +180,7 @@ def test_a_store_that_lost_nothing_is_not_repaired(tmp_path: Path) -> None:
     assert repair(tmp_path) == repaired
 
 
-def test_where_there_is_no_store_none_is_made(tmp_path: Path) -> None:
+def test_a_repair_makes_no_store_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store"):
         repair(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

@@ -67,7 +67,7 @@ def test_the_error_names_the_offsets_and_all_others_are_read(
     assert all_offsets(follower, spans) == [n for n in range(END) if n not in hidden]
 
 
-def test_where_a_reader_begins_changes_nothing(
+def test_the_offset_at_which_a_reader_begins_changes_nothing(
     damaged: tuple[LogFollower, list[LogDamaged]],
 ) -> None:
     _, found = damaged

@@ -107,7 +107,7 @@ def tampered(data_dir: Path, family: str, key: bytes, value: bytes | None) -> No
         ),
     ],
 )
-def test_what_is_missing_or_unreadable_is_told(
+def test_a_missing_or_unreadable_record_is_told(
     tmp_path: Path, family: str, key: bytes, value: bytes | None, says: str
 ) -> None:
     filled(tmp_path)
@@ -197,7 +197,7 @@ def test_a_queue_whose_bodies_are_gone_is_told_in_one_line(tmp_path: Path) -> No
     assert found.removed_messages == {"c": 20}
 
 
-def test_where_there_is_no_store(tmp_path: Path) -> None:
+def test_a_missing_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store in"):
         examine(tmp_path)
 

@@ -324,7 +324,7 @@ def test_a_mark_is_text_and_back(mark: Mark) -> None:
 @pytest.mark.parametrize(
     "text", ["x", "/zz", "0-4be1/", "0-4be1d0c7a2f9", f"/{'A' * 64}", "/\n", "-4be1d0c7a2f9/"]
 )
-def test_what_is_no_mark_is_refused(text: str) -> None:
+def test_a_text_that_is_no_mark_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no mark"):
         parse_mark(text)
 

@@ -164,7 +164,7 @@ def test_retention_takes_the_parts_too(log: Log) -> None:
     log.check(6)
 
 
-def test_what_is_read_while_retention_removes_it_is_gone(log: Log) -> None:
+def test_a_value_that_retention_removes_during_a_read_is_gone(log: Log) -> None:
     log.publish(large("next"))
     log.publish(SMALL)
     follower = LogFollower(log.data_dir)
@@ -477,7 +477,7 @@ def test_the_first_large_value_may_come_while_a_backup_is_taken(tmp_path: Path) 
     restored.close()
 
 
-def test_what_is_never_in_parts_may_be_large_and_a_repair_copies_it(log: Log) -> None:
+def test_a_record_never_in_parts_may_be_large_and_a_repair_copies_it(log: Log) -> None:
     database = log.store._database
     batch = WriteBatch(raw_mode=True)
     will = WillRecord(Message("t", SMALL, properties=large("properties")), 0, 0)

@@ -33,5 +33,5 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogSystem
 
 @pytest.mark.torture("kills and pauses of machines one after the other, with elections between")
 @pytest.mark.timeout(1200)
-def test_what_a_writer_is_told_stays_in_its_place(system: LogSystem) -> None:
+def test_an_entry_that_a_writer_is_told_of_stays_in_its_place(system: LogSystem) -> None:
     print(contend(system, SEED, lambda faults: faults < FAULTS))

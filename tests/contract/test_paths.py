@@ -39,7 +39,7 @@ def test_a_data_directory_that_may_not_be_entered(
     assert "File name too long" in str(raised.value)
 
 
-def test_what_to_do_is_said(tmp_path: Path) -> None:
+def test_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
         StoreError, match=r"cannot be looked into: .*; let the user of this process"
     ):

@@ -255,7 +255,9 @@ def test_a_follower_waits_for_the_broker(tmp_path: Path, sample: Sample) -> None
     store.close()
 
 
-def test_what_another_process_has_open_is_left_alone(tmp_path: Path, sample: Sample) -> None:
+def test_a_store_that_another_process_has_open_is_left_alone(
+    tmp_path: Path, sample: Sample
+) -> None:
     copy = sample.copy(tmp_path / "copy")
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(copy)],

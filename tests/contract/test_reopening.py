@@ -97,7 +97,7 @@ def test_a_store_that_cannot_be_opened_stays_readable_and_writes_nothing(
 
 
 @pytest.mark.parametrize("by", ["commits", "epoch"])
-def test_what_another_process_wrote_meanwhile_is_not_taken_for_ours(
+def test_a_write_of_another_process_meanwhile_is_not_taken_for_ours(
     tmp_path: Path, by: str
 ) -> None:
     store = RocksStore(tmp_path)
@@ -158,7 +158,7 @@ def test_an_error_that_nobody_knows_is_told_as_it_is() -> None:
     )
 
 
-def test_who_replaces_waits_for_those_who_use_and_keeps_others_waiting() -> None:
+def test_a_replacement_waits_for_users_and_keeps_others_waiting() -> None:
     usage = ReadWriteLock()
     order: list[str] = []
     waits = threading.Event()

@@ -130,7 +130,7 @@ def test_entries_have_the_sequences_from_1_on(log: ReplicatedLog) -> None:
     assert log.entry_at(21, CALL_S) is None
 
 
-def test_it_is_read_in_pieces(log: ReplicatedLog) -> None:
+def test_a_log_is_read_in_pieces(log: ReplicatedLog) -> None:
     entries = fill(log, 10)
     everything(log, 1, 10)  # the replica has them all
     assert log.read(1, 4, CALL_S) == entries[:4]
@@ -191,7 +191,7 @@ def test_logs_of_different_names_are_different(
     assert log.bounds(CALL_S) == Bounds(1, 3)
 
 
-def test_what_is_trimmed_is_gone_and_the_rest_stays(log: ReplicatedLog) -> None:
+def test_trimmed_entries_are_gone_and_the_rest_stays(log: ReplicatedLog) -> None:
     entries = fill(log, 10)
     log.trim(4, CALL_S)
     assert log.bounds(CALL_S) == Bounds(4, 10)
@@ -239,7 +239,7 @@ def test_a_trim_beyond_the_end_leaves_the_end_where_it_is(log: ReplicatedLog) ->
     assert log.bounds(CALL_S) == Bounds(4, 4)
 
 
-def test_what_one_writer_is_told_stays_when_two_take_turns(
+def test_an_acknowledged_entry_stays_when_two_writers_take_turns(
     system: LogSystem, log: ReplicatedLog, name: str
 ) -> None:
     """Neither knows of the other but by what is refused to it."""
@@ -262,7 +262,7 @@ def test_what_one_writer_is_told_stays_when_two_take_turns(
     assert {entry.sequence: entry.data for entry in everything(log, 1, 60)} == told
 
 
-def test_what_one_writer_is_told_stays_when_two_contend(
+def test_an_acknowledged_entry_stays_when_two_writers_contend(
     system: LogSystem, log: ReplicatedLog, name: str
 ) -> None:
     if not system.is_concurrent:
@@ -338,7 +338,7 @@ def test_another_finds_the_place_taken_or_takes_it(
         assert everything(log, 1, 5) == [*numbered(3), found, Entry(5, b"the fifth")]
 
 
-def test_what_is_acknowledged_stays_when_the_leader_is_killed(
+def test_an_acknowledged_entry_stays_when_the_leader_is_killed(
     system: LogSystem, log: ReplicatedLog
 ) -> None:
     before = fill(log, 20)

@@ -349,9 +349,7 @@ def test_a_rehearsal_changes_nothing(sample: Sample, tmp_path: Path) -> None:
     assert done.examination == dry_run.examination
 
 
-def test_where_nothing_of_the_log_is_lost_it_keeps_its_epoch(
-    sample: Sample, tmp_path: Path
-) -> None:
+def test_a_log_of_which_nothing_is_lost_keeps_its_epoch(sample: Sample, tmp_path: Path) -> None:
     data_dir = copy_of(sample, tmp_path / "damaged")
     (data_dir / STORE_DIRECTORY / "CURRENT").unlink()
     repaired = repair(data_dir)

@@ -32,7 +32,7 @@ def proposed(staging: Staging, *payloads: bytes, run: str = "run1") -> tuple[str
     return staging.propose(staged_batch), staged_batch
 
 
-def test_what_was_staged_is_read_back(staging: Staging) -> None:
+def test_staged_rows_are_read_back(staging: Staging) -> None:
     rows = pa.Table.from_pylist(
         [
             {"topic": "a/b", "payload": b"1", "qos": 2, "retain": True, "properties": b"\x01\x01"},
@@ -60,7 +60,7 @@ def test_the_first_decision_holds_for_ever(staging: Staging) -> None:
     assert staging.decided_batches() == [decided]
 
 
-def test_what_was_removed_cannot_be_decided(staging: Staging) -> None:
+def test_removed_rows_cannot_be_decided(staging: Staging) -> None:
     proposal, _ = proposed(staging, b"1")
     staging.discard_attempt("s", 3, "run1")
     with pytest.raises(StoreError, match="staged rows of batch 3 of s are not here any more: rem"):

@@ -230,7 +230,7 @@ def test_chunks_go_while_the_log_is_too_large(place: Place) -> None:
         assert place.store.trim_log(0, 1_000_000, 2**62) == starts_at, "not more than asked"
 
 
-def test_what_is_held_goes_only_while_the_log_is_too_large_to_hold_it(place: Place) -> None:
+def test_held_messages_go_only_while_the_log_is_too_large_to_hold_them(place: Place) -> None:
     for base in range(20):
         place.store.commit(rows(base, 1, size=100_000))
     assert place.store.trim_log(2**62, 0, 2**62, 5, 2**62) == 5, "what is not held goes at once"
@@ -526,7 +526,7 @@ def clock(steady_us: int, *leads: tuple[int, int]) -> ClockRecord:
     return ClockRecord(steady_us, steady_us + 5, 77, "boot", Leads(list(leads)))
 
 
-def test_how_the_clock_stood(place: Place, restart: Restart) -> None:
+def test_the_state_of_the_clock_is_recovered(place: Place, restart: Restart) -> None:
     assert place.store.recover().clock is None
     commit = Commit(0)
     commit.clock = clock(1_000, (0, 0))

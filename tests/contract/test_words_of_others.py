@@ -68,7 +68,7 @@ def test_every_logger_cuts_and_escapes_its_arguments() -> None:
     assert past == ["otlp/collector.py"], "which listens to a library's logger, and writes nothing"
 
 
-def test_what_is_logged_is_a_text_with_arguments() -> None:
+def test_a_log_line_is_a_text_with_arguments() -> None:
     """A text that is put together has names in it that nobody cuts."""
     composed = []
     for path in _files():

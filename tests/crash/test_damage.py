@@ -71,7 +71,7 @@ def test_a_store_in_use_is_not_repaired(own_broker: Broker) -> None:
     assert "in use by another process" in answer.stderr
 
 
-def test_where_there_is_no_store(tmp_path: Path) -> None:
+def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
     answer = run_penstock("store", "repair", "--data-dir", str(tmp_path / "none"))
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"penstock: there is no store in {tmp_path / 'none'}; name ")

@@ -66,7 +66,7 @@ SYNCED = [
 ]
 
 
-def test_what_is_synced_is_certain(tmp_path: Path) -> None:
+def test_synced_bytes_are_certain(tmp_path: Path) -> None:
     for number, style in enumerate(Style):
         (tmp_path / str(number)).mkdir()
         assert outcomes(tmp_path / str(number), SYNCED, style, "f") == {b"one"}
@@ -76,7 +76,7 @@ def test_a_name_is_not_durable_by_its_files_sync(tmp_path: Path) -> None:
     assert outcomes(tmp_path, SYNCED[:3], Style.SCATTERED, "f") == {None, b"one"}
 
 
-def test_where_names_come_with_files_those_above_it_do_too(tmp_path: Path) -> None:
+def test_the_names_above_a_file_come_with_it_where_its_own_does(tmp_path: Path) -> None:
     calls = [
         call(1, MAKE_DIRECTORY, "d"),
         call(2, CREATE, "d/f"),
@@ -100,7 +100,7 @@ MOVED = [
 ]
 
 
-def test_what_is_moved_to_another_directory_is_in_one_of_them(tmp_path: Path) -> None:
+def test_a_file_moved_to_another_directory_is_in_one_of_them(tmp_path: Path) -> None:
     for to in disks(tmp_path, MOVED, Style.SCATTERED):
         assert (to / "f").exists() != (to / "d" / "f").exists()
 

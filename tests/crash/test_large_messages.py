@@ -55,7 +55,9 @@ def written(broker: Broker) -> int:
         pytest.param(24, marks=pytest.mark.torture("another moment of the same")),
     ],
 )
-def test_it_is_whole_or_not_there(tmp_path: Path, clients: Clients, parts: int) -> None:
+def test_a_large_message_is_whole_or_not_there(
+    tmp_path: Path, clients: Clients, parts: int
+) -> None:
     with running_broker(tmp_path, SETTINGS) as broker:
         subscriber = clients.join(broker, "s", clean_start=False, expiry_s=LONG_S)
         subscriber.subscribe("t")

@@ -171,7 +171,7 @@ async def test_an_outbox_in_use_is_refused(own_broker: Broker, tmp_path: Path, n
                 pass
 
 
-async def test_it_is_bounded_and_stays_so_after_a_start(
+async def test_an_outbox_is_bounded_and_stays_so_after_a_start(
     shared_broker: Broker, tmp_path: Path, name: str
 ) -> None:
     box = tmp_path / "box"
@@ -196,7 +196,7 @@ async def test_it_is_bounded_and_stays_so_after_a_start(
             assert watcher.texts == [str(number) for number in range(6)]
 
 
-async def test_what_is_delivered_leaves_the_disk(
+async def test_a_delivered_message_leaves_the_disk(
     shared_broker: Broker, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but the last chunk, which tells where the log ends."""
@@ -279,7 +279,7 @@ async def test_a_full_disk(
             await watcher.has("after")
 
 
-def test_it_is_a_store_like_any_other(tmp_path: Path, name: str) -> None:
+def test_an_outbox_is_a_store_like_any_other(tmp_path: Path, name: str) -> None:
     """The tools for a broker's store look at it, too."""
 
     async def fill() -> None:

@@ -185,7 +185,9 @@ def test_received_qos2_identifiers(own_broker: Broker, clients: Clients, version
     assert subscriber.settle() == []
 
 
-def test_what_an_mqtt_31_client_has_not_released(own_broker: Broker, clients: Clients) -> None:
+def test_a_message_that_an_mqtt_31_client_has_not_released_waits_for_its_pubrel(
+    own_broker: Broker, clients: Clients
+) -> None:
     """It comes out of the log when its PUBREL does, once, in order [V31-3.3-QOS2-HELD]."""
     come(clients, own_broker, "s", V5).subscribe("t")
     publisher = come(clients, own_broker, "p", V31)

@@ -77,7 +77,7 @@ def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
         assert received == [b"%d" % number for number in range(before)]
 
 
-def test_what_a_running_broker_keeps_to_itself(own_broker: Broker) -> None:
+def test_a_running_broker_keeps_its_store_to_itself(own_broker: Broker) -> None:
     data_dir = str(own_broker.data_dir)
     for command in ("check", "inspect", "compact", "repair"):
         answer = run_penstock("store", command, "--data-dir", data_dir)
@@ -114,7 +114,7 @@ def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
 @pytest.mark.parametrize(
     "command", ["check", "backup", *map(another, ("inspect", "compact", "repair"))]
 )
-def test_where_there_is_no_store(tmp_path: Path, command: str) -> None:
+def test_a_missing_store_is_one_sentence(tmp_path: Path, command: str) -> None:
     arguments = [str(tmp_path / "b")] if command == "backup" else []
     answer = run_penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
     assert answer.returncode == 1

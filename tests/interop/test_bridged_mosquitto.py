@@ -152,7 +152,7 @@ def test_nothing_comes_back(pair: Pair) -> None:
             assert echo.take().payload == b"end"
 
 
-def test_what_was_published_while_the_line_was_cut_arrives(pair: Pair) -> None:
+def test_a_message_published_while_the_line_was_cut_arrives(pair: Pair) -> None:
     with client(pair.there.address, "far", "c/1") as far, client(pair.here, "near", "c/2") as near:
         pair.line.refuse()
         pair.line.reset()

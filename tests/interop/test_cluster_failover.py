@@ -159,7 +159,9 @@ async def stop_under_load(standby: MemberBroker, publisher: WindowedPublisher) -
         await running
 
 
-def test_what_a_stopped_standby_relayed_is_acknowledged(relaying: Plant, name: str) -> None:
+def test_a_message_that_a_stopped_standby_relayed_is_acknowledged(
+    relaying: Plant, name: str
+) -> None:
     """As at a planned stop of the primary; the publisher would send its whole window again."""
     publisher = WindowedPublisher(f"{name}p", V5, 1, 100)
     address = relaying.members.wait_for_primary().address

@@ -174,7 +174,7 @@ class World:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_whatever_majority_is_left_has_all_that_was_acknowledged(count: int) -> None:
+def test_any_majority_that_is_left_has_all_that_was_acknowledged(count: int) -> None:
     assert played(count) > len(SEEDS) / 2, "the runs are hard enough"
 
 

@@ -564,7 +564,9 @@ def test_every_copy_is_somewhere_or_counted_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", chosen_seeds(150))
-def test_it_is_so_at_every_qos_without_a_store_and_under_retention(seed: int) -> None:
+def test_copies_are_accounted_for_at_every_qos_without_a_store_and_under_retention(
+    seed: int,
+) -> None:
     play_varied(seed)
 
 

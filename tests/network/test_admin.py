@@ -117,7 +117,7 @@ def admin_broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
-def test_what_is_documented_is_told_and_nothing_else(watched: Broker, accept: str) -> None:
+def test_documented_metrics_are_told_and_no_others(watched: Broker, accept: str) -> None:
     documented = process_names()
     for family in FAMILIES.values():
         documented |= exposed_names(family)
@@ -367,7 +367,7 @@ def test_an_admin_process_that_hangs_is_started_again(admin_broker: Broker) -> N
     assert get(admin_broker, "/healthz").status == 200
 
 
-def test_it_ends_with_a_broker_that_is_killed(admin_broker: Broker) -> None:
+def test_the_admin_process_ends_with_a_broker_that_is_killed(admin_broker: Broker) -> None:
     get(admin_broker, "/healthz")
     admin_broker.kill()
     wait_for("nothing to be left", lambda: admin_broker.family() == [])

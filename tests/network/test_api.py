@@ -148,7 +148,7 @@ def test_sessions_are_listed_in_pages_shown_and_kicked_by_name(
     assert ask(broker, "/session?client_id=press-7", token=many(3)).status == 404
 
 
-def test_it_tells_why_a_client_gets_nothing(broker: Broker, clients: Clients) -> None:
+def test_the_api_tells_why_a_client_gets_nothing(broker: Broker, clients: Clients) -> None:
     told = ask(broker, "/why?client_id=nobody", token=many(19)).json
     assert "nobody" in told["reason"]
     assert told["facts"]["session"] is None
@@ -294,7 +294,7 @@ VALUES = st.recursive(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(drawn=st.data())
-def test_whatever_is_asked_is_answered_and_never_with_a_failure(
+def test_any_request_is_answered_and_never_with_a_failure(
     broker: Broker, drawn: st.DataObject
 ) -> None:
     each = drawn.draw(st.sampled_from(OPERATIONS))

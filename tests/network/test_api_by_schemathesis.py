@@ -50,7 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_what_is_asked_is_answered_as_documented(broker: Broker, case: Any) -> None:
+def test_any_request_is_answered_as_documented(broker: Broker, case: Any) -> None:
     token = f"many-{next(TURNS) % MANY:04}-0123456789abcdef"
     answer = case.call(
         base_url=broker.admin_url + PREFIX, headers={"Authorization": f"Bearer {token}"}

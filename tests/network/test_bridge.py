@@ -112,7 +112,7 @@ def test_retained_messages_stay_retained_or_not(line: Line) -> None:
             assert later.settle() == []
 
 
-def test_what_was_retained_before_there_was_a_bridge_is_handed_on(
+def test_a_message_retained_before_there_was_a_bridge_is_handed_on(
     start: Start, shared_broker: Broker, name: str
 ) -> None:
     local = start()

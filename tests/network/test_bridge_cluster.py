@@ -40,7 +40,7 @@ def test_a_standby_leads_to_the_primary_at_once(start: Start) -> None:
     assert f"bridge by-5: {refused}" not in local.log()
 
 
-def test_what_the_lost_address_did_not_take_goes_to_the_next(start: Start) -> None:
+def test_messages_that_the_lost_address_did_not_take_go_to_the_next(start: Start) -> None:
     primary = start({})
     with (
         FaultProxy(primary.address) as first,

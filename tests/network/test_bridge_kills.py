@@ -93,7 +93,7 @@ def test_a_kill_of_both_brokers(start: Start, name: str) -> None:
     survives(local, remote, f"{name}/out", kill)
 
 
-def test_what_comes_in_is_not_lost_by_a_kill_nor_repeated(
+def test_an_incoming_message_is_not_lost_by_a_kill_nor_repeated(
     start: Start, shared_broker: Broker, name: str
 ) -> None:
     local = start(own_bridge(shared_broker, name))
@@ -113,7 +113,7 @@ def test_what_comes_in_is_not_lost_by_a_kill_nor_repeated(
 
 @pytest.mark.bridge(port="closed")
 @pytest.mark.torture("test_bridge_outages has the same with a link that is cut")
-def test_what_is_published_while_the_remote_is_away_waits_and_keeps_its_order(
+def test_messages_published_while_the_remote_is_away_wait_and_keep_their_order(
     line: Line, start: Start
 ) -> None:
     remote = start()
@@ -174,7 +174,7 @@ def test_a_session_that_only_the_remote_has_is_replaced(
             assert far.take().payload == b"x"
 
 
-def test_what_a_bridge_has_no_room_for_waits_at_the_remote(
+def test_a_message_that_a_bridge_has_no_room_for_waits_at_the_remote(
     start: Start, shared_broker: Broker, name: str
 ) -> None:
     """A queue that refuses: the remote broker keeps the message until there is room."""

@@ -91,7 +91,7 @@ def test_qos_0_is_not_buffered_where_the_settings_say_so(line: Line) -> None:
 
 
 @pytest.mark.bridge(limits={"max_mqueue_len": 3, "mqueue_overflow": "drop_oldest"})
-def test_what_waits_has_the_bound_that_the_settings_give_it(line: Line) -> None:
+def test_the_queue_has_the_bound_that_the_settings_give_it(line: Line) -> None:
     """The seed: "Buffer is unbounded (limited only by available memory)"; ours as it is set."""
     line.connected()
     line.go_down()

@@ -43,7 +43,7 @@ def test_the_third_connection_that_ends_at_a_message_sets_it_aside(
     wait_for("the log", lambda: "out/poison" in local.log())
 
 
-def test_what_is_too_large_for_the_remote_broker_is_not_sent(start: Start, small: Broker) -> None:
+def test_a_message_too_large_for_the_remote_broker_is_not_sent(start: Start, small: Broker) -> None:
     settings = bridge(small.address, version="3.1.1", max_packet_size_bytes=LIMIT)
     local = start(with_bridges(settings))
     with client(small, "far", "out/#") as far, client(local, "near") as near:

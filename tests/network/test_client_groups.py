@@ -53,7 +53,7 @@ def counted(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
     return {sample.labels: sample.value for sample in found if sample.value}
 
 
-def test_what_clients_do_counts_by_listener_and_group(broker: Broker, clients: Clients) -> None:
+def test_traffic_of_clients_counts_by_listener_and_group(broker: Broker, clients: Clients) -> None:
     press = clients.join(broker, "press-1")
     press.publish("t", b"one", 1)
     press.publish("t", b"two", 1)

@@ -115,7 +115,7 @@ async def found(settings: Cluster) -> dict[str, ServerFinding]:
 
 
 @needs_the_kernels_clock
-async def test_they_form_a_majority_with_tls_and_logins(directories: Path) -> None:
+async def test_three_servers_form_a_majority_with_tls_and_logins(directories: Path) -> None:
     async with servers(directories):
         settings = settings_of(directories / "b").cluster
         findings = await found(settings)
@@ -196,7 +196,7 @@ async def test_one_that_dies_is_started_again(directories: Path) -> None:
         await found(settings_of(directories / "a").cluster)
 
 
-def test_it_ends_with_a_broker_that_is_killed_and_waits_for_its_predecessor(
+def test_a_server_ends_with_a_broker_that_is_killed_and_waits_for_its_predecessor(
     directories: Path,
 ) -> None:
     machine = directories / "a"

@@ -166,7 +166,7 @@ def test_tls_is_verified(tmp_path: Path) -> None:
 
 
 @pytest.mark.torture("writes several times the quota, synced on three servers")
-def test_what_is_trimmed_gives_its_room_back(tmp_path: Path) -> None:
+def test_a_trimmed_entry_gives_its_room_back(tmp_path: Path) -> None:
     """Twice the quota goes through a log that is trimmed; without that it ends, and says how."""
     options = ("--quota-backend-bytes", str(QUOTA_BYTES))
     with (

@@ -138,7 +138,9 @@ def test_an_oddity_is_answered_and_forgiven(
 # -- more than some bytes ------------------------------------------------------------------
 
 
-def test_what_the_offender_was_owed_is_kept(target: Broker, clients: Clients, name: str) -> None:
+def test_messages_owed_to_the_offender_are_kept(
+    target: Broker, clients: Clients, name: str
+) -> None:
     """The session outlives its connection, whatever ended that."""
     publisher = clients.join(target, f"{name}p")
     first = clients.join(target, name, clean_start=False, expiry_s=60)

@@ -112,7 +112,7 @@ def log_in(
 
 
 @pytest.mark.parametrize("version", NEWEST_FIRST)
-def test_who_is_let_in_may_do_what_the_answer_says(
+def test_a_user_let_in_may_do_what_the_answer_says(
     tmp_path: Path, service: Service, clients: Clients, version: int
 ) -> None:
     service.says("dave", 200, {"result": "allow", "acl": ACL})
@@ -244,7 +244,7 @@ def test_few_answers_are_remembered(service: Service, monkeypatch: pytest.Monkey
     assert [asked["clientid"] for asked in service.asked] == ["a", "b", "a"]
 
 
-def test_who_is_let_in_until_a_time_is_sent_away_then(
+def test_a_user_let_in_until_a_time_is_sent_away_then(
     tmp_path: Path, service: Service, clients: Clients
 ) -> None:
     service.answers["dave"] = lambda: (

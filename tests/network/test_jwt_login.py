@@ -73,7 +73,7 @@ def test_a_token_that_ends_beyond_all_times_is_refused(keys: Path) -> None:
     assert code_of(method(keys), token(exp=math.inf)) == reasons.BAD_USER_NAME_OR_PASSWORD
 
 
-def test_who_has_a_token_is_let_in(keys: Path) -> None:
+def test_a_client_with_a_token_is_let_in(keys: Path) -> None:
     asked = method(keys)
     assert code_of(asked, token()) == reasons.SUCCESS
     assert code_of(asked, token(), "dave") == reasons.SUCCESS

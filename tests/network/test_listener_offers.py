@@ -58,7 +58,7 @@ def test_a_listener_offers_what_its_settings_say(little: Broker) -> None:
         older.expect_end()
 
 
-def test_what_is_not_offered_is_refused_at_connect(little: Broker) -> None:
+def test_a_feature_not_offered_is_refused_at_connect(little: Broker) -> None:
     for will, code in (
         (Will("a", b"", 2), QOS_NOT_SUPPORTED),
         (Will("a", b"", 1, True), RETAIN_NOT_SUPPORTED),

@@ -93,7 +93,9 @@ def test_wrong_passwords_keep_nobody_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", NEWEST_FIRST)
-def test_who_guesses_too_often_is_banned_for_a_time(tmp_path: Path, version: int) -> None:
+def test_an_address_that_guesses_too_often_is_banned_for_a_time(
+    tmp_path: Path, version: int
+) -> None:
     """0x8A, or return code 5; seen in the log and in $SYS; others are not concerned."""
     with guarded(tmp_path, CHEAP, ban_failures=3, ban_s=3600) as broker:
         for number in range(3):
@@ -168,7 +170,7 @@ def test_many_scram_exchanges_at_once_are_no_way_around(tmp_path: Path, clients:
         assert codes == [reasons.NOT_AUTHORIZED] * 3 + [reasons.CONNECTION_RATE_EXCEEDED] * 7
 
 
-def test_what_was_right_needs_no_check_when_all_come_back(tmp_path: Path) -> None:
+def test_a_password_that_was_right_needs_no_check_when_all_come_back(tmp_path: Path) -> None:
     with guarded(tmp_path, CHEAP) as broker:
         for _ in range(5):
             with come_from(HONEST, broker) as honest:

@@ -68,7 +68,7 @@ def test_older_clients_are_disconnected(
     client.expect_end()
 
 
-def test_what_came_before_the_mistake_counts(
+def test_a_packet_before_the_mistake_counts(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
     listener = clients.join(shared_broker, f"{name}s")

@@ -217,7 +217,7 @@ def test_a_killed_process_is_started_again(
     assert traced.family() == []
 
 
-def test_it_ends_with_a_broker_that_is_killed(traced: Broker) -> None:
+def test_the_process_ends_with_a_broker_that_is_killed(traced: Broker) -> None:
     wait_for("the process", lambda: bool(otlp_processes(traced)))
     traced.kill()
     wait_for("nothing to be left", lambda: traced.family() == [])

@@ -109,7 +109,7 @@ def test_one_session_is_removed_by_its_name(own_broker: Broker, clients: Clients
     wait_for("the log line", lambda: said in own_broker.log())
 
 
-def test_where_no_broker_answers_it_says_why(own_broker: Broker, tmp_path: Path) -> None:
+def test_a_command_that_no_broker_answers_says_why(own_broker: Broker, tmp_path: Path) -> None:
     def said(directory: Path) -> str:
         with pytest.raises(BrokerUnreachable) as caught:
             ask(directory, ListSessions(), Page)

@@ -91,7 +91,9 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(broker: Broker) 
     }
 
 
-def test_who_may_not_be_here_any_more_is_out_before_the_next_act(tmp_path: Path) -> None:
+def test_an_operator_who_may_not_be_here_any_more_is_out_before_the_next_act(
+    tmp_path: Path,
+) -> None:
     names = ("removed", "changed", "demoted", "banned")
     roles = {"ada": "admin"} | dict.fromkeys(names, "operator")
     settings = with_operators(tmp_path, roles)

@@ -80,7 +80,7 @@ def test_an_operator_sees_a_client_and_disconnects_it_and_the_event_says_who(
     assert [one for one in tab.complaints if "404" not in one] == [], "it breaks no rule of its own"
 
 
-def test_what_was_true_before_the_broker_hung_or_ended_is_not_shown_as_true(
+def test_a_state_from_before_the_broker_hung_or_ended_is_not_shown_as_true(
     tab: Tab, tmp_path: Path
 ) -> None:
     """The checks stayed green: "Ready for clients"."""
@@ -121,7 +121,7 @@ def test_a_viewer_has_no_buttons_that_act_and_what_it_sends_is_refused(
     assert tab.run("document.cookie") == "", "no script reads the cookie"
 
 
-def test_what_the_page_may_load_and_run_is_its_own(tab: Tab, broker: Broker) -> None:
+def test_the_page_may_load_and_run_only_its_own(tab: Tab, broker: Broker) -> None:
     log_in(tab, broker, "victor")
     written = tab.run(
         "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; }"

@@ -103,7 +103,7 @@ def value(prometheus: str, expression: str) -> float | None:
     return float(result[0]["value"][1]) if result else None
 
 
-def test_it_scrapes_and_finds_what_is_there(
+def test_prometheus_scrapes_and_finds_what_is_there(
     broker: Broker, prometheus: str, clients: Clients
 ) -> None:
     wait_for("a scrape", lambda: value(prometheus, 'up{job="penstock"}') == 1)
@@ -119,7 +119,7 @@ def test_it_scrapes_and_finds_what_is_there(
     assert kinds["penstock_commit_duration_seconds"][0]["type"] == "histogram"
 
 
-def test_its_rules_are_evaluated_and_an_alert_is_raised(broker: Broker, prometheus: str) -> None:
+def test_the_rules_are_evaluated_and_an_alert_is_raised(broker: Broker, prometheus: str) -> None:
     wait_for("a scrape", lambda: value(prometheus, "penstock_draining") == 0)
     ask(broker.data_dir, Drain(), DrainState)
 

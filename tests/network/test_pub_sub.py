@@ -76,7 +76,7 @@ def test_a_message_has_its_properties_and_is_retained(
     assert taken.properties == Properties(content_type="text/plain", user_properties=[("k", "v")])
 
 
-def test_what_is_in_the_outbox_survives_the_program(
+def test_a_message_in_the_outbox_survives_the_program(
     broker: Broker, clients: Clients, name: str, tmp_path: Path
 ) -> None:
     subscriber = clients.join(broker, f"{name}s")

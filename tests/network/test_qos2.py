@@ -161,7 +161,7 @@ def test_the_flow_to_a_subscriber(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_unacknowledged_is_sent_again_in_order(
+def test_unacknowledged_packets_are_sent_again_in_order(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
     """[MQTT-4.4.0-1], [MQTT-4.6.0-1]: PUBLISH with DUP, PUBREL, same identifiers.

@@ -102,7 +102,7 @@ def correlation(message: Publish) -> bytes:
     return message.properties.correlation_data or b""
 
 
-def test_those_who_asked_are_told_once_their_table_has_the_message(
+def test_publishers_who_asked_are_told_once_their_table_has_the_message(
     broker: Broker, stream: StreamClient, clients: Clients
 ) -> None:
     publisher = clients.join(broker, "p")
@@ -273,7 +273,7 @@ def publish_all(publisher: RawClient, count: int) -> None:
             publisher.expect(Puback)
 
 
-def test_how_far_tables_are_is_told_and_outlasts_a_crash(
+def test_the_progress_of_tables_is_told_and_outlasts_a_crash(
     broker: Broker, stream: StreamClient, clients: Clients
 ) -> None:
     publisher = clients.join(broker, "p")
@@ -303,7 +303,7 @@ def test_how_far_tables_are_is_told_and_outlasts_a_crash(
     assert stream.tables() == []
 
 
-def test_what_cannot_be_is_one_sentence(stream: StreamClient) -> None:
+def test_impossible_progress_is_one_sentence(stream: StreamClient) -> None:
     log = stream.offsets("messages")
 
     def tell(

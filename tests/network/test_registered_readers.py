@@ -180,7 +180,7 @@ def test_a_reader_holds_no_more_than_it_may_and_its_loss_is_counted(
     assert "group slow lost" in broker.log()
 
 
-def test_it_is_told_below_sys_and_on_the_command_line(
+def test_a_reader_is_told_below_sys_and_on_the_command_line(
     broker: Broker, stream: StreamClient, clients: Clients
 ) -> None:
     publisher = clients.join(broker, "publisher")
@@ -222,7 +222,7 @@ def test_it_is_told_below_sys_and_on_the_command_line(
     assert late.settle() == []
 
 
-def test_what_cannot_be_granted_is_one_sentence(stream: StreamClient) -> None:
+def test_a_lease_that_cannot_be_granted_is_one_sentence(stream: StreamClient) -> None:
     with pytest.raises(
         ConfigError, match=r"^a group must be 1 to 64 letters, digits and . _ - that"
     ):

@@ -51,7 +51,7 @@ def reload(broker: Broker, *words: str) -> Result:
     return CliRunner().invoke(app, ["reload", "--data-dir", str(broker.data_dir), *words])
 
 
-def test_what_may_change_changes_and_the_rest_is_named(
+def test_a_setting_that_may_change_changes_and_the_rest_is_named(
     broker: Broker, config: Path, clients: Clients
 ) -> None:
     before = clients.open(broker)

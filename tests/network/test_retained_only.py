@@ -13,7 +13,7 @@ from tests.support.deadline import DEADLINE_S
 
 
 @pytest.mark.parametrize("qos", ["0", "1"])
-def test_it_ends_after_the_retained_messages_of_a_quiet_topic(
+def test_sub_ends_after_the_retained_messages_of_a_quiet_topic(
     shared_broker: Broker, name: str, qos: str
 ) -> None:
     with client(shared_broker, name) as setting:

@@ -97,7 +97,7 @@ def fill(client: socket.socket, packet: Packet, most_bytes: int) -> int:
     [Pingreq(), Publish("t", b"x", 1, packet_id=1), Subscribe(1, [Subscription("t", 1)])],
     ids=lambda packet: type(packet).__name__,
 )
-def test_who_never_reads_is_not_read_any_more(
+def test_a_client_that_never_reads_is_not_read_any_more(
     patient: Broker, clients: Clients, name: str, packet: Packet
 ) -> None:
     """It may send for ever: what it takes of us has an end, and others notice nothing."""
@@ -145,7 +145,9 @@ def overwhelm(broker: Broker, clients: Clients, name: str) -> socket.socket:
     return client
 
 
-def test_who_reads_nothing_is_given_up(impatient: Broker, clients: Clients, name: str) -> None:
+def test_a_client_that_reads_nothing_is_given_up(
+    impatient: Broker, clients: Clients, name: str
+) -> None:
     with overwhelm(impatient, clients, name):
         wait_for(
             "the broker to give it up",
@@ -172,7 +174,9 @@ def read_slowly(client: socket.socket, since_s: float) -> tuple[bool, float]:
         time.sleep(0.1)
 
 
-def test_who_reads_slowly_is_not(impatient: Broker, clients: Clients, name: str) -> None:
+def test_a_client_that_reads_slowly_is_not_given_up(
+    impatient: Broker, clients: Clients, name: str
+) -> None:
     """A few kilobytes now and then, for three times as long as nothing would be put up with.
 
     The system's own buffer takes nothing more of us in that time. Where this process itself had to
@@ -226,7 +230,7 @@ def test_a_paused_client_is_not_taken_for_silent(tmp_path: Path, clients: Client
     [True, pytest.param(False, marks=pytest.mark.torture("another end of the same"))],
     ids=["reset", "finished"],
 )
-def test_who_hangs_up_while_not_read_is_noticed(
+def test_a_client_that_hangs_up_while_not_read_is_noticed(
     tmp_path: Path, clients: Clients, reset: bool
 ) -> None:
     """Not read for a minute, gone after half a second: its keep alive of one counts."""
@@ -251,7 +255,9 @@ def test_who_hangs_up_while_not_read_is_noticed(
     [pytest.param(True, marks=pytest.mark.torture("another end of the same")), False],
     ids=["reset", "finished"],
 )
-def test_what_it_had_sent_before_is_handled(tmp_path: Path, clients: Clients, reset: bool) -> None:
+def test_packets_sent_before_a_hang_up_are_handled(
+    tmp_path: Path, clients: Clients, reset: bool
+) -> None:
     """QoS 0 messages and a DISCONNECT that lay unread: all arrive, and no will does."""
     settings = {"limits.bytes_per_s_max": 20_000}
     with running_broker(tmp_path, settings, "memory") as broker:
@@ -297,7 +303,7 @@ def test_a_very_large_retained_set_arrives_whole(
     assert len(seen) == count
 
 
-def test_what_is_not_read_is_told_bounded_and_given_back(
+def test_unread_bytes_are_told_bounded_and_given_back(
     tmp_path: Path, clients: Clients, name: str
 ) -> None:
     """Buffers of all connections together have a bound, and no client in it stays counted."""

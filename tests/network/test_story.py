@@ -97,7 +97,7 @@ def test_the_last_messages_of_a_topic(
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_what_happened_to_a_client_that_is_gone(
+def test_the_story_of_a_client_that_is_gone_is_told(
     own_broker: Broker, clients: Clients, tmp_path: Path
 ) -> None:
     press = clients.join(own_broker, "press")
@@ -142,7 +142,7 @@ def client_story(broker: Broker, client_id: str, *words: str) -> str:
     return result.stdout
 
 
-def test_what_the_log_has_not(broker: Broker) -> None:
+def test_a_story_that_the_log_has_not_is_one_sentence(broker: Broker) -> None:
     for words, sentence in (
         (("99",), "offset 99 is not in the log yet, which ends before offset"),
         (

@@ -38,7 +38,9 @@ def test_values_come_at_once_and_changes_later(
     assert (changed.topic, changed.retain, changed.qos) == ("$SYS/broker/uptime", False, 0)
 
 
-def test_they_are_not_in_the_log(telling_broker: Broker, clients: Clients, name: str) -> None:
+def test_sys_messages_are_not_in_the_log(
+    telling_broker: Broker, clients: Clients, name: str
+) -> None:
     client = clients.join(telling_broker, name, expiry_s=3600)
     client.subscribe("$SYS/broker/log/latest", "$SYS/broker/uptime", qos=2)
     uptimes = 0

@@ -118,7 +118,9 @@ def test_a_mistake_is_told_with_what_to_do(
     assert sentence in told
 
 
-def test_what_comes_is_followed_until_a_signal(broker: Broker, clients: Clients, name: str) -> None:
+def test_new_messages_are_followed_until_a_signal(
+    broker: Broker, clients: Clients, name: str
+) -> None:
     published(broker, clients, name, 1)
     options = ("--follow", "-t", f"{name}/#", "-F", "%p")
     with running("tail", *server(broker), *options) as command:

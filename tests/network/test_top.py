@@ -62,7 +62,7 @@ def hold_up(broker: Broker, clients: Clients, client_id: str, topic: str) -> Non
         publisher.publish(topic, str(number).encode())
 
 
-def test_what_holds_a_client_up_is_ranked_first_and_shown_place_by_place(
+def test_a_held_up_client_is_ranked_first_and_shown_place_by_place(
     broker: Broker, clients: Clients, name: str, api: BrokerApi
 ) -> None:
     hold_up(broker, clients, f"{name}-slow", name)

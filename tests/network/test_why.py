@@ -31,7 +31,7 @@ def why(broker: Broker, *words: str) -> Result:
     return result
 
 
-def test_what_became_of_the_last_messages_of_a_topic(
+def test_the_fate_of_the_last_messages_of_a_topic_is_told(
     streaming_broker: Broker, clients: Clients
 ) -> None:
     slow = clients.join(streaming_broker, "slow", expiry_s=100)

@@ -29,7 +29,7 @@ SHOWN: Final = "[bold]\\u202eb"
 
 
 @pytest.mark.torture("starts twenty commands; test_operating has one")
-def test_what_clients_call_themselves_does_nothing_on_a_terminal(
+def test_a_name_that_a_client_chose_does_nothing_on_a_terminal(
     own_broker: Broker, clients: Clients
 ) -> None:
     reader = clients.join(own_broker, HOSTILE, expiry_s=1000)
@@ -92,7 +92,7 @@ async def test_a_reason_string_of_a_server_does_nothing_on_a_terminal(command: s
     assert len(shown) < 1000
 
 
-async def test_what_a_server_says_is_cut_and_escaped_in_the_log(
+async def test_a_text_of_a_server_is_cut_and_escaped_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To a bridge, and to a client in a program whose handlers are its own."""

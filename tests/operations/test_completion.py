@@ -107,5 +107,5 @@ def test_without_a_broker_nothing_is_said(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client_id", EVIL)
-def test_what_a_shell_would_run_is_harmless_to_nobody(client_id: str) -> None:
+def test_a_name_that_a_shell_would_run_is_harmless_to_nobody(client_id: str) -> None:
     assert HARMLESS.fullmatch(client_id) is None

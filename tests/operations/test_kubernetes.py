@@ -125,7 +125,7 @@ def test_the_configuration_is_one_and_fits_ports_and_mounts(tmp_path: Path) -> N
     assert sorted(volumes) == sorted(mounts)
 
 
-def test_it_runs_without_privileges() -> None:
+def test_the_broker_runs_without_privileges() -> None:
     """As the `restricted` Pod Security Standard of Kubernetes wants it."""
     security, own = pod()["securityContext"], broker()["securityContext"]
     assert security["runAsNonRoot"] is True
@@ -136,7 +136,7 @@ def test_it_runs_without_privileges() -> None:
     assert pod()["automountServiceAccountToken"] is False
 
 
-def test_it_fits_the_image() -> None:
+def test_the_manifest_fits_the_image() -> None:
     image = (ROOT / "packaging" / "container" / "Containerfile").read_text()
     security = pod()["securityContext"]
     assert f"USER {security['runAsUser']}:{security['runAsGroup']}" in image

@@ -54,7 +54,7 @@ def test_a_unit_is_valid(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_unit_leaves_open_is_in_the_document_with_its_reason(name: str) -> None:
+def test_each_option_a_unit_leaves_open_is_in_the_document_with_its_reason(name: str) -> None:
     found = analyze("security", "--offline=true", "--json=short", str(UNITS / name))
     assert found.returncode == 0, found.stderr
     rows = json.loads(found.stdout)

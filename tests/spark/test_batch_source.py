@@ -231,7 +231,7 @@ def test_filters_mean_the_same_whether_they_are_pushed_down_or_not(
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
-def test_what_is_pushed_down_stands_in_the_plan(
+def test_a_pushed_down_filter_stands_in_the_plan(
     log: LogWriter, reader: DataFrameReader, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.append(3)

@@ -78,7 +78,7 @@ def test_a_birth_is_found_though_retention_has_removed_it_from_the_log(
     assert [birth_of(found, DATA_B, offset) for offset in (3, 4)] == [1, 1]
 
 
-def test_what_left_the_log_before_it_was_looked_at_is_a_gap(
+def test_a_birth_that_left_the_log_unseen_is_a_gap(
     log: LogWriter, client: StreamClient, births: BirthStore
 ) -> None:
     publish(log, A, DATA_A, B, DATA_A)
@@ -93,7 +93,7 @@ def test_what_left_the_log_before_it_was_looked_at_is_a_gap(
     assert "before offset 6" in str(birth_of(births.load(), DATA_B, 6)), "B may be born at 4"
 
 
-def test_what_a_repair_has_given_up_is_a_gap(
+def test_a_range_that_a_repair_has_given_up_is_a_gap(
     log: LogWriter, client: StreamClient, births: BirthStore
 ) -> None:
     publish(log, A, DATA_A, A, DATA_A, B, DATA_A)

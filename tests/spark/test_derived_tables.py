@@ -281,7 +281,7 @@ def test_the_last_known_row_of_each_key_is_the_only_one(
     assert rows(retained, "topic", "value") == [("plant/1/temp", 6), ("plant/3/temp", 12)]
 
 
-def test_who_is_silent_is_told_once_and_who_comes_back(
+def test_a_line_that_is_silent_is_told_once_and_one_that_comes_back(
     log: LogWriter, declare: Declare, run: Run
 ) -> None:
     log.append(10, topics=TOPICS)
@@ -303,7 +303,7 @@ def test_who_is_silent_is_told_once_and_who_comes_back(
 
 @pytest.mark.parametrize("left", ["nothing", "a batch to be done again"])
 @pytest.mark.torture("waits for eleven seconds")
-def test_who_fell_silent_while_the_job_was_away_is_told_though_nobody_says_anything(
+def test_a_line_that_fell_silent_while_the_job_was_away_is_told_without_a_new_message(
     log: LogWriter, declare: Declare, run: Run, left: str
 ) -> None:
     now_us = time.time_ns() // 1000

@@ -31,7 +31,7 @@ ROWS_MAX = 150
 another = partial(pytest.param, marks=pytest.mark.torture("lands seven tables"))
 
 
-def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
+def test_an_inferred_table_is_run_and_equals_the_data_set(
     log: LogWriter, service: ServiceProcess, spark: SparkSession, tmp_path: Path
 ) -> None:
     cars: list[dict[str, Any]] = json.loads(local_data.cars.raw(use_local=True))

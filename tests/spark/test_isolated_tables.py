@@ -189,7 +189,7 @@ def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
 
 
 @pytest.mark.torture("waits between three attempts")
-def test_what_is_there_now_is_tried_a_few_times_and_the_others_end_first(
+def test_an_available_now_table_is_tried_a_few_times_and_the_others_end_first(
     log: LogWriter, run: Begin, tmp_path: Path
 ) -> None:
     log.append(10, topics=TOPICS)

@@ -126,7 +126,7 @@ def test_mistakes_are_one_sentence_and_publish_nothing(spark: SparkSession, brok
     assert not staged_files(broker.data_dir, ".arrow")
 
 
-def test_where_clients_have_passwords_publishing_must_be_allowed(tmp_path: Path) -> None:
+def test_publishing_must_be_allowed_where_clients_have_passwords(tmp_path: Path) -> None:
     passwords = tmp_path / "passwords"
     passwords.write_text("")
     for name in "ab":

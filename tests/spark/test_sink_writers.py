@@ -54,7 +54,7 @@ def rows(count: int, topic: str = "t") -> Iterator[pa.RecordBatch]:
     )
 
 
-def test_what_a_batch_staged_goes_when_spark_aborts_it(
+def test_the_rows_that_a_batch_staged_go_when_spark_aborts_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = writer(broker)

@@ -53,7 +53,7 @@ def test_the_zips_are_taken_out_and_nothing_else(directory: Path) -> None:
 
 
 @pytest.mark.usefixtures("directory")
-def test_it_is_the_very_python_that_runs_this() -> None:
+def test_a_worker_has_the_very_python_that_runs_this() -> None:
     said = subprocess.run(
         [worker_python("local"), "-c", "import sys; print(sys.executable)"],
         capture_output=True,
@@ -68,6 +68,6 @@ def test_a_cluster_gets_its_own_python(directory: Path) -> None:
     assert not directory.exists()
 
 
-def test_where_nothing_can_be_written_python_is_taken_as_it_is(directory: Path) -> None:
+def test_python_is_taken_as_it_is_where_nothing_can_be_written(directory: Path) -> None:
     directory.write_text("a file is in the way", encoding="utf-8")
     assert worker_python("local[*]") == sys.executable

@@ -94,7 +94,7 @@ WRONG: Final = [
 
 
 @pytest.mark.parametrize(("said", "code"), WRONG)
-async def test_what_breaks_the_protocol_ends_the_connection_and_not_the_client(
+async def test_a_protocol_error_ends_the_connection_and_not_the_client(
     caplog: pytest.LogCaptureFixture, said: bytes, code: int
 ) -> None:
     stati = Stati()
@@ -124,7 +124,7 @@ UNSOLICITED: Final = [
 
 
 @pytest.mark.parametrize(("said", "codes"), UNSOLICITED)
-async def test_what_answers_nothing_does_no_harm(said: bytes, codes: list[int]) -> None:
+async def test_an_answer_to_nothing_does_no_harm(said: bytes, codes: list[int]) -> None:
     """After a session was lost on one side there may be such packets."""
     async with (
         FakeServer(after_connack(said)) as server,
@@ -187,7 +187,7 @@ NOT_MQTT: Final = [
 
 
 @pytest.mark.parametrize("said", NOT_MQTT)
-async def test_what_is_no_mqtt_server_is_no_connection(said: bytes | None) -> None:
+async def test_a_server_that_speaks_no_mqtt_is_no_connection(said: bytes | None) -> None:
     async with FakeServer(only_to(CONNECT, said)) as server:
         with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1"):
             async with opened(server.address, client_id="c", connect_timeout_s=0.3):
@@ -219,7 +219,7 @@ async def test_a_server_that_dismisses_us_is_dialled_again() -> None:
         assert "maintenance" in waiting.error
 
 
-async def test_what_the_server_has_no_room_for_is_published_again(
+async def test_a_message_the_server_has_no_room_for_is_published_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock.client.client._QUOTA_PAUSE_S", 0.01)
@@ -235,7 +235,7 @@ async def test_what_the_server_has_no_room_for_is_published_again(
         assert refusals == []
 
 
-async def test_what_the_server_never_has_room_for_fails_after_the_time_for_it() -> None:
+async def test_a_message_the_server_never_has_room_for_fails_after_the_time_for_it() -> None:
     def answer(packet: Seen) -> bytes | None:
         if packet.kind == PUBLISH:
             return v5(Puback(packet.packet_id, reasons.QUOTA_EXCEEDED))
@@ -269,7 +269,7 @@ async def test_a_client_that_may_goes_where_the_server_says(code: int) -> None:
 
 
 @pytest.mark.parametrize(("code", "asked"), [(0x9C, 2), (0x9D, 1)])
-async def test_it_goes_there_once_or_for_good(code: int, asked: int) -> None:
+async def test_the_client_goes_to_the_other_server_once_or_for_good(code: int, asked: int) -> None:
     """Use another server, and server moved (v5 §4.11)."""
     async with FakeServer(only_to(PUBLISH, None), well_behaved()) as other:
 

@@ -51,7 +51,7 @@ async def take(client: Client, count: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_is_published_arrives_with_its_qos(
+async def test_a_published_message_arrives_with_its_qos(
     shared_broker: Broker, name: str, version: Version
 ) -> None:
     async with opened(shared_broker, client_id=name, version=version) as client:
@@ -102,7 +102,7 @@ async def test_reason_codes_of_the_server_are_returned(shared_broker: Broker, na
         assert await client.unsubscribe(name) == [0x11]
 
 
-async def test_what_is_no_topic_is_refused_here(shared_broker: Broker, name: str) -> None:
+async def test_a_text_that_is_no_topic_is_refused_here(shared_broker: Broker, name: str) -> None:
     async with opened(shared_broker) as client:
         for wrong in ("", "a/+", "#", "a\0b", "\ud800", "x" * 65_536):
             with pytest.raises(LocalProtocolError):
@@ -127,7 +127,7 @@ async def test_mqtt_311_has_no_properties(shared_broker: Broker, name: str) -> N
             await client.request(name)
 
 
-async def test_what_the_server_refuses_is_told(shared_broker: Broker, name: str) -> None:
+async def test_a_refusal_of_the_server_is_told(shared_broker: Broker, name: str) -> None:
     """$SYS is the broker's own."""
     async with opened(shared_broker) as client:
         with pytest.raises(PublishFailed, match="not authorized") as refused:
@@ -140,7 +140,7 @@ async def test_what_the_server_refuses_is_told(shared_broker: Broker, name: str)
         assert [one.text for one in await take(client, 1)] == ["the other holds"]
 
 
-async def test_what_is_too_large_for_the_server_is_told(shared_broker: Broker, name: str) -> None:
+async def test_a_message_too_large_for_the_server_is_told(shared_broker: Broker, name: str) -> None:
     async with opened(shared_broker) as client:
         with pytest.raises(PublishFailed, match="too large"):
             await client.publish(name, b"x" * 1_048_576, 2)

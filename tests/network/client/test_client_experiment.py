@@ -272,7 +272,7 @@ async def test_does_the_client_itself_see_to_it_that_a_message_is_sent_after_a_g
         assert proxy.connections == 6
 
 
-async def test_how_can_we_achieve_auto_reconnect(shared_broker: Broker, name: str) -> None:
+async def test_the_client_reconnects_by_itself(shared_broker: Broker, name: str) -> None:
     """By doing nothing: the subscription stands, too."""
     with proxied(shared_broker.address) as proxy:
         async with (
@@ -287,7 +287,7 @@ async def test_how_can_we_achieve_auto_reconnect(shared_broker: Broker, name: st
                 await receiving.has(str(number))
 
 
-async def test_who_publishes_the_puback(shared_broker: Broker, name: str) -> None:
+async def test_the_broker_publishes_the_puback(shared_broker: Broker, name: str) -> None:
     """The broker, when it has the message; whether and when a subscriber has it is another hop's
     business: MQTT 5 says 0x10 where there is none."""
     async with opened(shared_broker.address) as client:
@@ -296,7 +296,7 @@ async def test_who_publishes_the_puback(shared_broker: Broker, name: str) -> Non
         assert await client.publish(name, "one does, and has not acknowledged", 1) == 0
 
 
-async def test_how_to_recognise_duplicates(shared_broker: Broker, name: str) -> None:
+async def test_duplicates_can_be_recognised(shared_broker: Broker, name: str) -> None:
     """Of the receiver's own hop by ``duplicate``; of the publisher's by ``id``, where it gives one:
     "is there a way to identify duplicates in a qos 1 situation?\""""
     with proxied(shared_broker.address) as proxy:

@@ -263,7 +263,7 @@ def _others() -> list[asyncio.Task[object]]:
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
-async def test_what_two_clients_do_to_each_other_with_one_identifier(
+async def test_two_clients_with_one_identifier_dismiss_each_other(
     shared_broker: Broker, name: str
 ) -> None:
     """The server dismisses the first with 0x8E [MQTT-3.1.4-3]; it comes back, and so on: its status

@@ -210,7 +210,7 @@ async def test_bytes_are_bounded_too(shared_broker: Broker, name: str) -> None:
         await until("all", lambda: len(watcher.seen) == len(sent))
 
 
-async def test_what_waits_too_long_is_given_up(shared_broker: Broker, name: str) -> None:
+async def test_a_message_that_waits_too_long_is_given_up(shared_broker: Broker, name: str) -> None:
     async with away(shared_broker, name, age_s_max=0.3) as (client, proxy, watcher):
         old = await client.send(name, "old", 1)
         await asyncio.sleep(0.3)  # it is the age that is given up
@@ -223,7 +223,7 @@ async def test_what_waits_too_long_is_given_up(shared_broker: Broker, name: str)
         assert watcher.texts == ["new"]
 
 
-async def test_what_waits_too_long_is_given_up_while_the_server_is_away(
+async def test_a_message_that_waits_too_long_is_given_up_while_the_server_is_away(
     shared_broker: Broker, name: str
 ) -> None:
     async with away(shared_broker, name, age_s_max=0.1) as (client, _, _watcher):

@@ -74,7 +74,7 @@ async def test_a_receipt_comes_through_a_crash_of_the_broker(tmp_path: Path) -> 
                 assert (await receipt).table == "readings"
 
 
-async def test_what_cannot_be_told_is_one_sentence(broker: Broker) -> None:
+async def test_a_receipt_that_cannot_be_told_is_one_sentence(broker: Broker) -> None:
     with pytest.raises(ClientError, match=r"passed to publish\(…, receipt=…\)"):
         await penstock.Receipt("readings")
     async with penstock.Client(url(broker), version="3.1.1") as client:

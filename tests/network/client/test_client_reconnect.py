@@ -145,7 +145,7 @@ async def test_connect_now_ends_a_pause(shared_broker: Broker, name: str) -> Non
 
 
 @each_version
-async def test_what_came_while_away_arrives(
+async def test_messages_that_came_while_away_arrive(
     shared_broker: Broker, name: str, version: Version
 ) -> None:
     """QoS 1 and 2 once each, in order; it subscribed once."""
@@ -168,7 +168,9 @@ async def test_what_came_while_away_arrives(
                 assert len(proxy.passed(UP, SUBSCRIBE)) == 1
 
 
-async def test_what_came_between_two_programs_arrives(shared_broker: Broker, name: str) -> None:
+async def test_a_message_that_came_between_two_programs_arrives(
+    shared_broker: Broker, name: str
+) -> None:
     async with opened(shared_broker.address) as sending:
         async with opened(shared_broker.address, client_id=name, session_expiry_s=60) as first:
             await first.subscribe(name, qos=2)

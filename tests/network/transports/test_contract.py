@@ -70,7 +70,7 @@ def test_a_packet_above_the_maximum_ends_the_connection(joined: RawClient) -> No
 
 
 @every_transport
-def test_what_is_no_mqtt_ends_the_connection(transports: Transports, transport: str) -> None:
+def test_a_text_that_is_no_mqtt_ends_the_connection(transports: Transports, transport: str) -> None:
     with transports.open(transport) as client:
         client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
         client.expect_end()

@@ -69,7 +69,7 @@ def drop_handler(limited: Transports, clients: Clients, topic: str) -> RawClient
 
 
 @pytest.mark.parametrize("how", ["closed", "half closed", "close notify"])
-def test_what_was_sent_before_the_end_is_handled(
+def test_packets_sent_before_the_end_are_handled(
     limited: Transports, clients: Clients, name: str, how: str
 ) -> None:
     """QoS 0 messages and the DISCONNECT that lay unread: all arrive, and no will does."""

@@ -48,7 +48,7 @@ def broker_of(stack: ExitStack, directory: Path, **settings: object) -> Broker:
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_who_closes_and_comes_back_at_once_gets_in(
+def test_a_client_that_closes_and_comes_back_at_once_gets_in(
     start: ExitStack, tmp_path: Path, cleanly: bool
 ) -> None:
     """At exactly max_connections: a place is free when its client left it, not a turn later."""

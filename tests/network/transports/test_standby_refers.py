@@ -102,7 +102,7 @@ def test_a_primary_that_names_no_machine_is_none(start: Start, primary: str) -> 
         bytes(100_000),
     ],
 )
-def test_what_is_no_connect_is_closed(start: Start, first: bytes) -> None:
+def test_a_connection_without_a_connect_is_closed(start: Start, first: bytes) -> None:
     standby = start(connect_timeout_s=0.5)
     stream = connect(standby.addresses()[0])
     stream.sendall(first)
@@ -145,7 +145,7 @@ def test_bounds_hold_as_on_the_broker(start: Start) -> None:
         assert first.recv(4) == bytes([0x20, 2, 0, 3])
 
 
-def test_what_waits_is_bounded_for_all_together() -> None:
+def test_half_received_bytes_are_bounded_for_all_together() -> None:
     begun = encode(Connect("c", V5, True, 0, username="u" * 60_000), V5)[:-1]
     standby = Standby(
         {"listener": {"bind": "127.0.0.1:0"}, "memory": {"half_received_bytes_max": 100_000}}

@@ -217,7 +217,7 @@ def test_half_close_and_every_byte(primary: Primary, standby: Standby) -> None:
     wait_for("the end", lambda: standby.values()["standby_relays"] == 0)
 
 
-def test_who_does_not_read_is_not_sent_more_than_the_buffers(
+def test_a_client_that_does_not_read_is_not_sent_more_than_the_buffers(
     primary: Primary, standby: Standby
 ) -> None:
     """The sender blocks, soon after what the systems buffer, and nothing is lost."""

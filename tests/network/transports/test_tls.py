@@ -205,7 +205,7 @@ def test_a_client_that_drops_in_the_handshake_disturbs_nobody(
     wait_for("room", lambda: not is_refused(broker, authority.client_context()))
 
 
-def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
+def test_data_behind_the_end_of_the_handshake_is_not_lost(
     start: Start, authority: Authority
 ) -> None:
     """The client's last flight, CONNECT and half a megabyte behind it, in one write."""
@@ -236,7 +236,7 @@ def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
         assert received.startswith(b"\x20")
 
 
-def test_who_leaves_after_the_handshake_leaves_its_place(
+def test_a_client_that_leaves_after_the_handshake_leaves_its_place(
     start: Start, authority: Authority
 ) -> None:
     broker = start(max_connections=1)

@@ -55,7 +55,7 @@ def test_the_file_of_a_successor_stays(tmp_path: Path, path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["600", "666"])
-def test_its_permissions(tmp_path: Path, path: Path, mode: str) -> None:
+def test_the_socket_file_has_its_permissions(tmp_path: Path, path: Path, mode: str) -> None:
     with running_broker(tmp_path, settings(path, mode=mode), "memory"):
         assert f"{stat.S_IMODE(path.stat().st_mode):o}" == mode
 
@@ -74,7 +74,7 @@ def refused(tmp_path: Path, path: Path) -> str:
     return answer.stderr
 
 
-def test_where_another_process_listens_it_is_refused(tmp_path: Path, path: Path) -> None:
+def test_a_path_on_which_another_process_listens_is_refused(tmp_path: Path, path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
@@ -84,7 +84,7 @@ def test_where_another_process_listens_it_is_refused(tmp_path: Path, path: Path)
             client.connect(str(path))
 
 
-def test_what_is_no_socket_is_not_touched(tmp_path: Path, path: Path) -> None:
+def test_a_file_that_is_no_socket_is_not_touched(tmp_path: Path, path: Path) -> None:
     path.write_text("precious")
     assert "no socket" in refused(tmp_path, path)
     assert path.read_text() == "precious"

@@ -207,7 +207,7 @@ def test_the_end_of_mqtt_is_a_close_frame(url: str, name: str) -> None:
         (b"\r\n\r\n\r\n\r\n NONSENSE \r\n\r\n", b"400"),
     ],
 )
-def test_what_is_no_upgrade_is_refused(
+def test_a_request_that_is_no_upgrade_is_refused(
     transports: Transports, url: str, request_bytes: bytes, status: bytes, name: str
 ) -> None:
     said = answer(url, request_bytes)
