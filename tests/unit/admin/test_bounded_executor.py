@@ -21,7 +21,7 @@ async def test_so_many_wait_and_the_next_is_refused_at_once() -> None:
     assert await executor.run(go_on.wait), "there is room again"
 
 
-async def test_who_gives_up_makes_room() -> None:
+async def test_a_caller_that_gives_up_makes_room() -> None:
     executor = BoundedExecutor("lists", 1, 1)
     go_on = threading.Event()
     first, second = (asyncio.create_task(executor.run(go_on.wait)) for _ in range(2))

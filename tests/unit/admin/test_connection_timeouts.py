@@ -76,7 +76,7 @@ async def test_a_request_that_never_ends_is_given_up(port: int) -> None:
         writer.close()
 
 
-async def test_who_asks_and_reads_no_answer_is_given_up(port: int) -> None:
+async def test_a_client_that_asks_and_reads_no_answer_is_given_up(port: int) -> None:
     """Before, it kept its place for good, and a hundred like it shut the health checks out."""
     given_up = asyncio.get_running_loop().create_future()
 

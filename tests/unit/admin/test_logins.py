@@ -84,7 +84,9 @@ async def test_two_addresses_with_one_password_do_not_end_each_other(
     assert word.logins == 2
 
 
-async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, logins: Logins) -> None:
+async def test_the_broker_is_not_asked_about_an_operator_who_asks_too_often(
+    word: Word, logins: Logins
+) -> None:
     gate = Gate(None, logins, "127.0.0.1")
     limiter = RateLimiter(per_s=0.0, burst=2.0)
     opened = await logins.log_in("victor", "password", "10.0.0.7")

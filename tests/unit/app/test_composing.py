@@ -86,7 +86,7 @@ def test_the_bounds_on_producers_reach_the_engine() -> None:
     assert limits.producers_per_user_max == 9
 
 
-def test_what_the_opentelemetry_process_lacks_is_one_sentence(
+def test_a_mistake_of_the_opentelemetry_process_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def nothing(_: str) -> None:
@@ -103,7 +103,7 @@ def test_what_the_opentelemetry_process_lacks_is_one_sentence(
         check_opentelemetry(OpenTelemetry(headers_file=str(headers)))
 
 
-def test_what_the_admin_process_lacks_is_one_sentence(
+def test_a_mistake_of_the_admin_process_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(composing, "find_spec", lambda _: None)

@@ -40,7 +40,7 @@ def alice(access_list: AccessList, client_id: str = "c") -> Permissions:
     return access_list.permissions("alice", client_id)
 
 
-def test_what_no_line_grants_is_refused(access_list: AccessList) -> None:
+def test_a_topic_that_no_line_grants_is_refused(access_list: AccessList) -> None:
     for permissions in (alice(access_list), NOTHING, AccessList().permissions("bob", "b")):
         assert not permissions.may_publish("other")
         assert not permissions.may_receive("other")

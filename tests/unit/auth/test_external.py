@@ -51,7 +51,7 @@ def test_a_client_of_which_no_login_is_known_may_do_nothing_where_logins_have_ru
     assert UserFiles(users, None).permissions_of_absent(None, "c") is None
 
 
-def test_where_no_method_answers_nobody_is_let_in() -> None:
+def test_nobody_is_let_in_where_no_method_answers() -> None:
     nobody = FirstOf([])
     credentials = Credentials("c", "dave", b"x")
     assert not nobody.concerns(credentials)

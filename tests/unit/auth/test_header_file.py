@@ -15,7 +15,7 @@ def test_a_line_is_a_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["secret", ": secret", "a b: secret", "a: secr\u00e9t", "a:"])
-def test_what_is_none_is_refused_without_quoting_it(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_no_header_is_refused_without_quoting_it(tmp_path: Path, line: str) -> None:
     file = tmp_path / "headers"
     file.write_text(f"# first\n{line}\n")
     with pytest.raises(ConfigError, match="line 2 is no header") as refused:

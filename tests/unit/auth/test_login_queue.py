@@ -94,7 +94,7 @@ def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -
     assert records.due_s("b", 0.0) == 0.0
 
 
-def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
+def test_the_memory_of_sources_and_names_has_a_bound() -> None:
     """What was not seen for longest is forgotten first."""
     records = FailureRecords(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
@@ -105,7 +105,7 @@ def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
     assert max(records.count_failure("1", 0.0) for _ in range(1000)) < 100
 
 
-def test_who_was_right_is_remembered_within_a_bound() -> None:
+def test_logins_that_were_right_are_remembered_within_a_bound() -> None:
     queue = shares(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
         queue.trust(f"source {number}", "alice")
@@ -165,7 +165,7 @@ def test_a_source_that_many_share_is_not_banned() -> None:
     assert not queue.count_failure("", "alice", 0.0)
 
 
-def test_what_others_guess_does_not_lock_a_user_out() -> None:
+def test_the_guesses_of_others_do_not_lock_a_user_out() -> None:
     """A name's delay is for those who guessed; from elsewhere, or from where it was right, it
     does not hold."""
     queue = shares(LoginQueueOptions(burst=1))
@@ -193,7 +193,7 @@ def test_clients_that_say_no_name_share_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["alice", "a" * 500])
-def test_who_was_right_before_goes_first_and_others_are_not_starved(name: str) -> None:
+def test_a_login_that_was_right_before_goes_first_and_others_are_not_starved(name: str) -> None:
     queue = shares()
     queue.trust(HONEST, name)
     for number in range(50):

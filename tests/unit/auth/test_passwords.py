@@ -105,7 +105,7 @@ def test_users_by_name() -> None:
     assert not users.verify("c", b"secret", LINES[0])
 
 
-def test_who_changed() -> None:
+def test_changed_and_removed_users_are_named() -> None:
     before = Users({"same": LINES[0], "other": LINES[1], "gone": LINES[2]})
     after = Users({"same": LINES[0], "other": LINES[3], "new": LINES[2]})
     assert before.changed_names(after) == {"other", "gone"}

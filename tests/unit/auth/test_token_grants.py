@@ -62,7 +62,7 @@ def test_a_mistake_is_a_sentence_without_the_token(
     assert TOKEN not in str(refused.value)
 
 
-def test_what_is_known_of_a_token_is_not_the_token(tmp_path: Path) -> None:
+def test_a_grant_does_not_hold_its_token(tmp_path: Path) -> None:
     tokens = Tokens(grants(tmp_path, f"plant:{TOKEN} read"))
     known = tokens.grant(TOKEN)
     assert known is not None

@@ -85,7 +85,7 @@ def test_shares_add_up(publishers: int, count: int) -> None:
     assert sum(plan.share(number, count) for number in range(publishers)) == count
 
 
-def test_what_is_due_ends_with_the_duration_or_the_messages() -> None:
+def test_the_messages_due_end_with_the_duration_or_their_number() -> None:
     plan = Plan(rate_per_s=10.0, duration_s=1.0, warm_up_s=1.0)
     assert [plan.due(int(at * SECOND_NS)) for at in (0, 0.05, 0.1, 1.95, 9)] == [1, 1, 2, 20, 20]
     assert Plan(rate_per_s=10.0, messages=5).due(9 * SECOND_NS) == 5
@@ -103,7 +103,7 @@ def test_what_is_due_ends_with_the_duration_or_the_messages() -> None:
         {"messages": 1, "topic": ""},
     ],
 )
-def test_what_makes_no_sense_is_refused(plan: dict[str, object]) -> None:
+def test_a_plan_that_makes_no_sense_is_refused(plan: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Plan(**plan)  # type: ignore[arg-type]  # wrong on purpose
 
@@ -179,7 +179,7 @@ def test_subscribers_that_are_behind_hold_up_their_publisher() -> None:
     assert not load.is_drained, "it may come yet"
 
 
-def test_what_comes_late_is_not_lost_and_holds_up_again() -> None:
+def test_a_copy_that_comes_late_is_not_lost_and_holds_up_again() -> None:
     load = begun(end_to_end=2, qos=0)
     outgoing = load.publishers[0]
     first = [send(load)[0] for _ in range(2)]
@@ -197,7 +197,7 @@ def test_what_comes_late_is_not_lost_and_holds_up_again() -> None:
     assert (load.counts().lost, outgoing.copies_in_flight) == (0, 0)
 
 
-def test_what_never_comes_holds_up_once() -> None:
+def test_a_copy_that_never_comes_holds_up_once() -> None:
     load = begun(end_to_end=2, qos=0)
     outgoing = load.publishers[0]
     for _ in range(2):
@@ -211,7 +211,7 @@ def test_what_never_comes_holds_up_once() -> None:
     assert load.counts().lost == 2
 
 
-def test_what_is_due_after_the_end_is_not_sent() -> None:
+def test_a_message_due_after_the_end_is_not_sent() -> None:
     load = begun(rate_per_s=1000.0, duration_s=10.0, messages=None)
     load.release_due(START_NS + SECOND_NS)
     load.stop()
@@ -243,7 +243,7 @@ def test_everything_is_counted() -> None:
     assert not load.is_drained
 
 
-def test_it_is_done_when_everything_came() -> None:
+def test_the_run_is_done_when_everything_came() -> None:
     load = begun(messages=2)
     for payload, publication in [send(load) for _ in range(2)]:
         assert not load.is_drained
@@ -301,7 +301,7 @@ def test_the_qos_says_what_is_forbidden(
     assert figures(qos, lost, duplicated).problems == told
 
 
-def test_what_nobody_acknowledged_is_told_and_not_called_lost() -> None:
+def test_a_message_that_nobody_acknowledged_is_told_and_not_called_lost() -> None:
     assert figures(1, unacknowledged=2).problems == ["2 messages were not acknowledged"]
     assert figures(1).as_json()["latency_ms"] == {"acknowledgement": None, "end_to_end": None}
 

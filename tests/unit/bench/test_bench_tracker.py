@@ -8,7 +8,7 @@ from penstock.bench.tracker import GAPS_MAX, SequenceTracker
 
 
 @given(st.lists(st.integers(0, 40), max_size=80), st.integers(0, 60))
-def test_it_counts_as_a_set_of_all_sequences_would(sequences: list[int], end: int) -> None:
+def test_the_tracker_counts_as_a_set_of_all_sequences_would(sequences: list[int], end: int) -> None:
     tracker = SequenceTracker()
     seen: set[int] = set()
     late = 0
@@ -25,7 +25,7 @@ def test_it_counts_as_a_set_of_all_sequences_would(sequences: list[int], end: in
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0]])
-def test_what_is_complete_misses_nothing(order: list[int]) -> None:
+def test_a_complete_sequence_misses_nothing(order: list[int]) -> None:
     tracker = SequenceTracker()
     assert all(tracker.receive(sequence) for sequence in order)
     assert tracker.missing(4) == 0

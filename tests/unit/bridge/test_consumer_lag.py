@@ -41,7 +41,7 @@ def test_the_oldest_in_flight_counts_until_it_is_taken_over() -> None:
     assert rig.session.window_length == 1
 
 
-def test_what_waits_behind_the_window_is_younger() -> None:
+def test_a_message_that_waits_behind_the_window_is_younger() -> None:
     rig = opened()
     lag = ConsumerLag(rig.session, rig.context)
     for number in range(15):  # the window has ten places
@@ -105,7 +105,7 @@ def test_one_that_retention_took_stays_unknown_and_is_not_asked_for_again() -> N
     assert rig.context.batch.body_requests == []
 
 
-def test_what_was_in_flight_when_the_connection_broke_counts_on() -> None:
+def test_a_message_in_flight_when_the_connection_broke_counts_on() -> None:
     rig = opened()
     lag = ConsumerLag(rig.session, rig.context)
     rig.publish(b"1", 1)
@@ -186,7 +186,7 @@ def test_a_message_that_cannot_be_sent_is_not_counted() -> None:
     assert counts(rig) == (0, 0, 0)
 
 
-def test_what_waited_for_a_rule_that_is_gone_is_counted_as_not_permitted() -> None:
+def test_a_message_that_waited_for_a_rule_that_is_gone_is_counted_as_not_permitted() -> None:
     rig = opened()
     forward_all(rig)
     rig.publish(b"x", 1)

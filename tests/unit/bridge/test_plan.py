@@ -41,7 +41,7 @@ def test_each_direction_subscribes_where_the_messages_come_from() -> None:
     assert rule.topic_for("b/heat/x") == "7/heat/x"
 
 
-def test_what_is_not_persistent_is_asked_for_with_qos_0() -> None:
+def test_a_subscription_that_is_not_persistent_is_asked_for_with_qos_0() -> None:
     (asked,) = local_subscriptions(outgoing(remote()), persist=False).values()
     assert asked.qos == 0
 
@@ -67,7 +67,9 @@ def test_connect_says_what_we_take() -> None:
         {"user_properties": {"site": "x" * 65_536}},
     ],
 )
-def test_what_mqtt_cannot_say_is_refused_before_the_start(settings: dict[str, Any]) -> None:
+def test_settings_that_mqtt_cannot_say_are_refused_before_the_start(
+    settings: dict[str, Any],
+) -> None:
     with pytest.raises(ConfigError, match="bridge 'up': "):
         check_packets(remote(**settings))
     check_packets(remote())

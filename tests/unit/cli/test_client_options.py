@@ -30,7 +30,7 @@ FOR_EVER_S = 0xFFFF_FFFF
     ],
     ids=["default", "IPv6", "8883", "--cafile", "--tls-use-os-certs", "--unix", "-L", "cluster"],
 )
-def test_where_the_broker_is(connection: Connection, server: str) -> None:
+def test_the_options_say_where_the_broker_is(connection: Connection, server: str) -> None:
     assert connection.parsed_url().server == server
 
 
@@ -68,14 +68,14 @@ def test_the_topic_of_the_url_is_one_more() -> None:
     ],
     ids=["neither", "-c", "-c -x", "-x", "-x -1", "-x for ever"],
 )
-def test_how_long_the_session_lasts(
+def test_the_options_say_how_long_the_session_lasts(
     connection: Connection, clean: bool, expiry_s: int | None
 ) -> None:
     settings = connection.settings({})
     assert (settings["clean_start"], settings["session_expiry_s"]) == (clean, expiry_s)
 
 
-def test_who_asks(tmp_path: Path) -> None:
+def test_the_options_say_who_asks(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_bytes(b"secret\n")
     settings = Connection(username="u", password_file=file, id_prefix="x-").settings({})
@@ -93,7 +93,7 @@ def test_versions_have_the_names_of_mosquitto(given: str) -> None:
     assert Connection(version="31").settings({})["version"] == "3.1"
 
 
-def test_what_properties_of_connect_say() -> None:
+def test_properties_of_connect_become_settings() -> None:
     connect = Properties(receive_maximum=5, session_expiry_interval=9, user_properties=[("k", "v")])
     settings = Connection().settings({"connect": connect})
     assert settings["receive_maximum"] == 5

@@ -39,7 +39,7 @@ def penstock(service: ServiceProcess, *words: str) -> tuple[int, str, str]:
     return code, output.decode(), errors.decode()
 
 
-def test_what_is_written_can_be_run(
+def test_the_tables_written_can_be_validated(
     tmp_path: Path, log: LogWriter, service: ServiceProcess
 ) -> None:
     log.append(300, topics=TOPICS, payload=payload)

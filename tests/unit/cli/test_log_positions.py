@@ -119,7 +119,7 @@ def test_a_day_with_summer_time_has_its_own_hours() -> None:
     ["", "-10", "10x", "25:00", "tomorrow", "today x", "08:10Z", "-99999999d", "1969-01-01",
      "0001-01-01", "9" * 30, "٣", "2026-13-01"],
 )  # fmt: skip
-def test_what_is_no_place_is_a_mistake_that_says_what_is_one(text: str) -> None:
+def test_a_text_that_is_no_place_is_a_mistake_that_says_what_is_one(text: str) -> None:
     with pytest.raises(ConfigError, match="--from must be"):
         parse_log_position("--from", text, NOON)
 

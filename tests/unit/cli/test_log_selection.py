@@ -85,7 +85,7 @@ def grown(selection: LogSelection, latest: int) -> StreamOffsets:
     return replace(selection.log, latest=latest)
 
 
-async def test_what_comes_later_is_read_once(client: StreamClient) -> None:
+async def test_messages_that_come_later_are_read_once(client: StreamClient) -> None:
     chosen = select_messages(client, LogOptions(begin="latest"), NOW)
     later = next_selection(chosen, grown(chosen, 100))
     assert (later.spans, await offsets(client, later)) == ([], [])
@@ -123,7 +123,7 @@ def test_a_mistake_says_what_there_is(
         select_messages(client, options, NOW)
 
 
-def test_what_retention_has_removed_is_noted(client: StreamClient) -> None:
+def test_the_messages_that_retention_has_removed_are_noted(client: StreamClient) -> None:
     (note,) = select_messages(client, LogOptions(begin="2023-11-14T22:13:25"), NOW).notes
     assert note.startswith("the log begins at offset 10, received 2023-11-14 22:13:30.000+0000:")
     assert select_messages(client, LogOptions(begin="2023-11-14T22:13:31"), NOW).notes == ()

@@ -81,7 +81,7 @@ def test_each_code_shows_what_it_stands_for(form: str, shown: bytes) -> None:
     assert formatted(form, received(properties=everything())) == shown
 
 
-def test_what_a_message_does_not_have_is_nothing() -> None:
+def test_a_code_that_a_message_has_no_value_for_is_nothing() -> None:
     assert formatted("[%C%D%E%F%P%R%S%A%i%p]", received(b"")) == b"[]"
 
 

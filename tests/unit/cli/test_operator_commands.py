@@ -6,7 +6,7 @@ import pwd
 from penstock.cli.operator_commands import operator_name
 
 
-def test_who_runs_a_command_has_a_name() -> None:
+def test_the_operator_who_runs_a_command_has_a_name() -> None:
     own = operator_name({})
     assert own == pwd.getpwuid(os.getuid()).pw_name
     assert operator_name({"SUDO_USER": "alice"}) == "alice"

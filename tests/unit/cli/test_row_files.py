@@ -55,7 +55,7 @@ def test_an_empty_text_is_not_a_null() -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_what_a_format_cannot_say_is_refused(kind: str) -> None:
+def test_a_value_that_a_format_cannot_say_is_refused(kind: str) -> None:
     twice = pa.schema([("a", pa.int64()), ("a", pa.int64())])
     with pytest.raises(ConfigError, match="two columns are called 'a'"):
         ArrowWriter(io.BytesIO(), kind, twice)

@@ -67,7 +67,9 @@ async def test_the_error_names_offsets_and_remedies(server: StreamServer, data_d
     assert str(caught.value).endswith("; --skip-damaged leaves them out")
 
 
-async def test_who_needs_nothing_of_the_block_is_not_disturbed(server: StreamServer) -> None:
+async def test_a_reader_that_needs_nothing_of_the_block_is_not_disturbed(
+    server: StreamServer,
+) -> None:
     """The last messages are searched for in larger and larger portions, times in an index."""
     assert await read(server, LogOptions(last=2)) == [END - 2, END - 1]
     gone = await hidden(server)

@@ -27,7 +27,7 @@ from tests.support.pseudo_terminal import HOSTILE, on_a_terminal, what_is_obeyed
         ("Grüße 温度".encode(), "Grüße 温度".encode()),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(data: bytes, shown: bytes) -> None:
+def test_bytes_that_a_terminal_would_obey_are_escaped(data: bytes, shown: bytes) -> None:
     assert bytes_for_terminal(data) == shown
 
 

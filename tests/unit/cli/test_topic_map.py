@@ -29,7 +29,7 @@ def test_a_prefix_comes_in_front_and_levels_are_replaced_whole() -> None:
         (None, ["a/b=c", "a=d"], ["a/#"], True),
     ],
 )
-def test_it_is_known_before_whether_every_topic_changes(
+def test_a_topic_map_tells_before_whether_every_topic_changes(
     prefix: str | None, pairs: list[str], filters: list[str], changes: bool
 ) -> None:
     assert parse_topic_map(prefix, pairs).changes_all(filters) is changes
@@ -48,6 +48,8 @@ def test_it_is_known_before_whether_every_topic_changes(
         ("x/", ["x/a=a"]),
     ],
 )
-def test_what_makes_no_topics_is_a_mistake(prefix: str | None, pairs: list[str]) -> None:
+def test_a_topic_map_that_makes_no_topics_is_a_mistake(
+    prefix: str | None, pairs: list[str]
+) -> None:
     with pytest.raises(ConfigError, match=r"--prefix|--topic-map"):
         parse_topic_map(prefix, pairs)

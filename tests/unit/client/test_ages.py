@@ -17,7 +17,7 @@ from tests.support.scripted_server import NOBODY, Visit, opened
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_what_an_earlier_program_left_too_long_ago_is_not_sent(
+async def test_a_message_that_an_earlier_program_left_too_long_ago_is_not_sent(
     tmp_path: Path, qos: int
 ) -> None:
     """It lies in the last chunk of the log, which is never removed."""
@@ -36,7 +36,7 @@ async def test_what_an_earlier_program_left_too_long_ago_is_not_sent(
         assert client.pending == 0
 
 
-async def test_what_is_on_its_way_keeps_its_body(
+async def test_a_message_on_its_way_keeps_its_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server does not answer before the second connection, when the message is long too old."""

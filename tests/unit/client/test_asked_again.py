@@ -69,7 +69,7 @@ async def test_two_lost_sessions_are_not_asked_for_twice() -> None:
         assert filters_of(server.visit) == [["a"]]
 
 
-async def test_what_is_too_large_together_is_asked_for_one_by_one(
+async def test_subscriptions_too_large_together_are_asked_for_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     names = [f"{letter * 100}/#" for letter in "abc"]
@@ -90,7 +90,9 @@ async def test_what_is_too_large_together_is_asked_for_one_by_one(
         assert caplog.records == []
 
 
-async def test_what_is_too_large_alone_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_subscription_too_large_alone_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def script(visit: Visit, packet: Packet) -> bool:
         if isinstance(packet, Connect) and visit.number > 1:
             visit.send(Connack(properties=Properties(maximum_packet_size=150)))
@@ -178,7 +180,7 @@ async def test_an_answer_in_time_begins_the_count_anew() -> None:
         ("a", Properties(topic_alias=1)),
     ],
 )
-async def test_what_mqtt_cannot_carry_is_told_at_once(
+async def test_a_subscription_that_mqtt_cannot_carry_is_told_at_once(
     asked: str | Subscription, properties: Properties | None, is_connected: bool
 ) -> None:
     """Without connection as with one, where it would disturb what is asked for together with it."""
@@ -205,7 +207,7 @@ async def test_a_qos_that_is_no_number_is_told_without_connection_too(qos: objec
             await client.subscribe("a", qos=cast("int", qos))
 
 
-async def test_what_could_not_be_asked_uses_no_packet_identifier() -> None:
+async def test_a_request_that_could_not_be_sent_uses_no_packet_identifier() -> None:
     async with opened() as (client, _):
         engine = engine_of(client)
         for _ in range(3):

@@ -84,7 +84,7 @@ def test_threads_that_wait_are_told_of_the_end() -> None:
     assert taken == []
 
 
-def test_it_is_opened_once(tmp_path: Path) -> None:
+def test_a_client_is_opened_once(tmp_path: Path) -> None:
     with BlockingClient(NOBODY, client_id="meter", outbox=tmp_path) as client:
         with pytest.raises(ClientError, match="opened once"):
             client.open()

@@ -10,7 +10,7 @@ from penstock.client import Client
 from penstock.errors import StoreUnavailable
 
 
-async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
+async def test_draining_ends_with_the_outbox(tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"mqtt://127.0.0.1:{nobody.getsockname()[1]}"

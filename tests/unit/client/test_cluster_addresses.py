@@ -191,7 +191,7 @@ class OneSession:
 @each_version
 @pytest.mark.parametrize("dies_at", [Publish, Pubrel])
 @pytest.mark.parametrize("counts", [0, 1, 3])
-async def test_what_the_lost_primary_did_not_acknowledge_the_next_gets_once(
+async def test_the_next_primary_gets_once_what_the_lost_one_did_not_acknowledge(
     version: Version, dies_at: type[Packet], counts: int
 ) -> None:
     session = OneSession(dies_at, counts)

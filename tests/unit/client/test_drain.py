@@ -34,7 +34,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def test_it_waits_for_what_an_earlier_program_left_in_the_outbox(tmp_path: Path) -> None:
+async def test_draining_waits_for_messages_that_an_earlier_program_left_in_the_outbox(
+    tmp_path: Path,
+) -> None:
     async with Client(NOBODY, client_id="meter", outbox=tmp_path) as client:
         for _ in range(3):
             await client.send("t", b"x", 1)
@@ -48,7 +50,7 @@ async def test_it_waits_for_what_an_earlier_program_left_in_the_outbox(tmp_path:
             await client.drain()  # there is nothing to wait for
 
 
-async def test_whoever_waits_is_told_that_the_client_was_closed(tmp_path: Path) -> None:
+async def test_a_caller_that_drains_is_told_that_the_client_was_closed(tmp_path: Path) -> None:
     client = Client(NOBODY, client_id="meter", outbox=tmp_path)
     async with client:
         await client.send("t", b"x", 1)
@@ -58,7 +60,7 @@ async def test_whoever_waits_is_told_that_the_client_was_closed(tmp_path: Path) 
         await draining
 
 
-async def test_whoever_waits_is_told_that_the_outbox_failed(tmp_path: Path) -> None:
+async def test_a_caller_that_drains_is_told_that_the_outbox_failed(tmp_path: Path) -> None:
     async with Client(NOBODY, client_id="meter", outbox=tmp_path) as client:
         await client.send("t", b"x", 1)
         draining = asyncio.create_task(client.drain())

@@ -89,7 +89,7 @@ async def test_nothing_is_dropped_while_it_waits_for_nothing() -> None:
         assert engine.server.drops.counts[SLOW_CONSUMER] == 0
 
 
-async def test_what_waits_is_bounded_in_bytes_too() -> None:
+async def test_the_inbox_is_bounded_in_bytes_too() -> None:
     async with opened(sends(9, 0, 1000), inbox_bytes_max=5000) as (client, _):
         await client.subscribe("a")
         engine = engine_of(client)
@@ -105,7 +105,7 @@ async def test_what_waits_is_bounded_in_bytes_too() -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int) -> None:
+async def test_acknowledgements_are_written_while_the_program_keeps_the_loop(qos: int) -> None:
     """The server sends on while the program works on the rest."""
     async with opened(sends(200, qos, 1)) as (client, server):
         await client.subscribe("a")
@@ -122,7 +122,7 @@ async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int)
         assert written[-1] >= (200 - 32) * acknowledgement_bytes
 
 
-async def test_what_it_acknowledges_as_it_is_let_in_again_waits_for_the_turn(
+async def test_acknowledgements_given_as_we_are_let_in_again_wait_for_the_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``status_changed`` is called within the driver's own work, which nothing may cut in two."""

@@ -55,7 +55,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[asyncio.Event, 
 
 @pytest.mark.parametrize("cancellations", [1, 2])
 @pytest.mark.parametrize("name", ["__init__", "recover"])
-async def test_who_is_cancelled_while_it_is_opened(
+async def test_an_opening_that_is_cancelled_leaves_the_outbox_closed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     closed: list[RocksStore],
@@ -77,7 +77,7 @@ async def test_who_is_cancelled_while_it_is_opened(
 
 
 @pytest.mark.parametrize("name", ["recover", "commit"])
-async def test_who_closes_it_while_it_is_opened(
+async def test_a_client_closed_while_it_is_opened_leaves_the_outbox_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with asyncio.timeout(DEADLINE_S):

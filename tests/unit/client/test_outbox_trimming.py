@@ -40,7 +40,7 @@ async def test_trimming_that_fails_is_told_and_tried_again(
             assert client.pending == 1  # the store was closed: it opens again
 
 
-async def test_what_is_delivered_is_trimmed(
+async def test_delivered_messages_are_trimmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trim = RocksStore.trim_log

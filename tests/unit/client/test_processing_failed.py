@@ -37,7 +37,7 @@ async def fail(message: Message) -> None:
             raise OSError("the database is away")
 
 
-async def test_what_failed_is_not_acknowledged_however_late_the_next_is_asked_for() -> None:
+async def test_a_failed_message_is_not_acknowledged_however_late_the_next_is_asked_for() -> None:
     async with opened(one, redeliver_s=0.001) as (client, server):
         await client.subscribe("a")
         messages = client.messages()
@@ -70,7 +70,7 @@ async def test_a_loop_does_not_acknowledge_what_another_one_processes() -> None:
         assert not message.is_settled
 
 
-async def test_what_a_loop_left_comes_again_to_the_next_and_holds_up_nothing() -> None:
+async def test_a_message_that_a_loop_left_comes_again_to_the_next_and_holds_up_nothing() -> None:
     async with opened(five, receive_maximum=5) as (client, server):
         await client.subscribe("a")
         async for message in client.messages():
@@ -88,7 +88,7 @@ async def test_what_a_loop_left_comes_again_to_the_next_and_holds_up_nothing() -
         assert [one.packet_id for one in server.of(Puback)] == [1, 2, 3, 4, 5]
 
 
-async def test_what_was_left_is_acknowledged_by_who_asks_for_more() -> None:
+async def test_messages_left_by_an_iterator_are_acknowledged_by_asking_for_more() -> None:
     async with opened(five) as (client, server):
         await client.subscribe("a")
         messages = client.messages()
@@ -115,7 +115,7 @@ def knows(message: Message, inbox: Inbox) -> bool:
     return message._settler is inbox
 
 
-async def test_what_waits_again_when_the_client_is_closed_does_not_hold_it() -> None:
+async def test_a_message_that_waits_again_when_the_client_is_closed_does_not_hold_it() -> None:
     """Compiled, the garbage collector does not look into messages: they must not make a cycle."""
     async with opened(one, redeliver_s=0.001) as (client, _):
         await client.subscribe("a")

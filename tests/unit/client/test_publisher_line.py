@@ -29,7 +29,7 @@ async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
     assert went == ["first", "second", "third"]
 
 
-async def test_who_gives_up_waiting_leaves_the_line() -> None:
+async def test_a_publisher_that_gives_up_waiting_leaves_the_line() -> None:
     places = [0]
     line = PublisherLine(lambda: places[0] > 0)
     waiting = asyncio.create_task(line.wait())

@@ -57,7 +57,7 @@ async def test_nobody_answers() -> None:
         assert waiting(client) == 0
 
 
-async def test_who_asks_gives_up() -> None:
+async def test_a_request_that_is_given_up_leaves_nothing_behind() -> None:
     async with opened() as (client, server):
         asking = asyncio.create_task(client.request("a"))
         await until("the request", lambda: server.of(Publish))

@@ -70,7 +70,7 @@ async def test_a_session_on_a_server_without_qos_2_need_not_be_released() -> Non
         assert server.of(Pubrel) == []
 
 
-async def test_what_cannot_be_released_is_not_waited_for_for_ever() -> None:
+async def test_a_message_that_cannot_be_released_is_not_waited_for_for_ever() -> None:
     """Some servers end the connection at a PUBREL of which they know nothing."""
 
     def script(visit: Visit, packet: Packet) -> bool:

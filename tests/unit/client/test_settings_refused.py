@@ -48,7 +48,7 @@ def test_a_setting_of_another_kind_is_one_sentence(name: str, value: object, sai
     ],
     ids=lambda settings: next(iter(settings)),
 )
-def test_what_connect_cannot_carry(settings: Settings) -> None:
+def test_settings_that_connect_cannot_carry_are_refused(settings: Settings) -> None:
     with pytest.raises(ConfigError, match="CONNECT cannot be encoded"):
         Client(NOBODY, **settings)
 
@@ -59,7 +59,7 @@ def test_a_will_that_nobody_can_publish(topic: str) -> None:
         Client(NOBODY, will=Will(topic, b""))
 
 
-def test_what_connect_can_just_carry() -> None:
+def test_settings_that_connect_can_just_carry_are_taken() -> None:
     client = Client(NOBODY, username="x" * 65_535, will=Will("a", b"x" * 65_535))
     assert client.options.username == "x" * 65_535
     assert Client(NOBODY, version="3.1.1", client_id="x" * 65_535).client_id == "x" * 65_535

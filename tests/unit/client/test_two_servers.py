@@ -43,7 +43,7 @@ async def test_a_refused_login_is_soon_tried_at_the_next_address() -> None:
         await until("then the second", lambda: len(second.visits) == 2)
 
 
-async def test_when_all_refuse_us_the_pause_is_long() -> None:
+async def test_the_pause_is_long_when_all_servers_refuse_us() -> None:
     async with (
         asyncio.timeout(DEADLINE_S),
         scripted_server(refuses) as first,

@@ -44,7 +44,7 @@ async def test_publishers_that_wait_for_room_are_told_of_the_end() -> None:
         assert not lost.value.is_kept
 
 
-async def test_what_an_outbox_keeps_is_told_as_kept(tmp_path: Path) -> None:
+async def test_a_message_that_an_outbox_keeps_is_told_as_kept(tmp_path: Path) -> None:
     async with asyncio.timeout(DEADLINE_S):
         async with Client(NOBODY, client_id="meter", outbox=tmp_path) as client:
             sent = await client.send("a", b"1")
@@ -116,7 +116,7 @@ async def test_all_are_told_that_the_outbox_failed(
         assert client.status.state == "closed"
 
 
-async def test_what_the_outbox_has_lost_is_told(
+async def test_a_message_that_the_outbox_has_lost_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that is damaged: neither who awaits the message nor who drains waits for ever."""
@@ -161,7 +161,7 @@ async def test_to_drain_ends_with_the_last_message_that_is_given_up() -> None:
             await large
 
 
-async def test_who_does_not_drain_ends_a_close_that_does() -> None:
+async def test_a_close_without_draining_ends_one_that_drains() -> None:
     async with asyncio.timeout(DEADLINE_S):
         client = Client(NOBODY, waits_for_connection=False, drain_s=2 * DEADLINE_S)
         await client.open()

@@ -31,7 +31,7 @@ from tests.support.scripted_server import NOBODY, Door, Visit, engine_of, opened
         (None, b""),
     ],
 )
-async def test_what_a_payload_may_be(payload: Payload, sent: bytes) -> None:
+async def test_a_payload_of_each_type_is_sent_as_its_bytes(payload: Payload, sent: bytes) -> None:
     async with opened() as (client, server):
         await client.publish("a", payload, 0)
         await client.publish("a", payload, 1)
@@ -43,7 +43,7 @@ async def test_what_a_payload_may_be(payload: Payload, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", [[1, 2], True, {"a": 1}, (b"a",), object()])
-async def test_what_a_payload_must_not_be(payload: object) -> None:
+async def test_a_payload_of_another_type_is_refused(payload: object) -> None:
     given = cast("Payload", payload)
     async with opened() as (client, server):
         for qos in (0, 1):
@@ -61,7 +61,7 @@ async def test_what_a_payload_must_not_be(payload: object) -> None:
 
 
 @pytest.mark.parametrize("qos", [1.5, True, False, 1.0, "1", None, -1, 3])
-async def test_what_is_no_qos(qos: object) -> None:
+async def test_a_value_that_is_no_qos_is_refused(qos: object) -> None:
     given = cast("int", qos)
     async with opened() as (client, server):
         with pytest.raises(LocalProtocolError, match="QoS is 0, 1 or 2"):
@@ -71,7 +71,7 @@ async def test_what_is_no_qos(qos: object) -> None:
         assert server.of(Publish) == []
 
 
-async def test_what_is_too_large_for_the_server_is_told_with_every_qos() -> None:
+async def test_a_message_too_large_for_the_server_is_told_with_every_qos() -> None:
     def script(visit: Visit, packet: Packet) -> bool:
         if isinstance(packet, Connect):
             visit.send(Connack(properties=Properties(maximum_packet_size=100)))
@@ -89,7 +89,7 @@ async def test_what_is_too_large_for_the_server_is_told_with_every_qos() -> None
 
 
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
-async def test_what_is_too_large_for_mqtt_is_told_with_every_qos(version: Version) -> None:
+async def test_a_message_too_large_for_mqtt_is_told_with_every_qos(version: Version) -> None:
     async with opened(version=version) as (client, server):
         too_large = bytes(PACKET_SIZE_BYTES_MAX)
         for qos in (0, 1, 2):
@@ -110,7 +110,7 @@ async def test_qos_0_without_connection_is_told_where_nobody_waits(overflow: Ove
             await client.publish("a")
 
 
-async def test_what_publishers_say_of_expiry_goes_to_the_server() -> None:
+async def test_the_expiry_that_a_publisher_gives_goes_to_the_server() -> None:
     """``age_s_max`` is about what waits here, not there."""
     async with opened(age_s_max=3) as (client, server):
         said = Properties(message_expiry_interval=100_000)
@@ -125,7 +125,7 @@ async def test_what_publishers_say_of_expiry_goes_to_the_server() -> None:
         assert second.properties is None
 
 
-async def test_what_waits_too_long_for_a_connection_is_given_up_and_makes_room() -> None:
+async def test_a_message_that_waits_too_long_for_a_connection_is_given_up_and_makes_room() -> None:
     async with (
         asyncio.timeout(DEADLINE_S),
         Client(NOBODY, waits_for_connection=False, queue_messages_max=1, age_s_max=0.05) as client,
@@ -139,7 +139,7 @@ async def test_what_waits_too_long_for_a_connection_is_given_up_and_makes_room()
         assert client.pending == 0
 
 
-async def test_what_is_younger_than_that_is_sent() -> None:
+async def test_a_message_younger_than_the_age_limit_is_sent() -> None:
     door = Door()
 
     waits: Settings = {"waits_for_connection": False, "age_s_max": 2 * DEADLINE_S}

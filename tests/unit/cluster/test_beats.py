@@ -46,7 +46,7 @@ def test_a_heartbeat_is_read_as_it_was_written() -> None:
         b'{"later":' + b"[" * 100_000,
     ],
 )
-def test_what_is_no_heartbeat_is_ignored(data: bytes) -> None:
+def test_bytes_that_are_no_heartbeat_are_ignored(data: bytes) -> None:
     assert decode_beat(data) is None
 
 
@@ -124,7 +124,9 @@ def test_a_silent_member_is_known_and_not_fresh() -> None:
         ([100, 100], [100, 100], 101),
     ],
 )
-def test_what_all_have_synced_may_go(synced: list[int], fresh: list[int], before: int) -> None:
+def test_entries_that_all_have_synced_may_go(
+    synced: list[int], fresh: list[int], before: int
+) -> None:
     assert trim_before(synced, fresh, 1, 100, 1000) == before
 
 

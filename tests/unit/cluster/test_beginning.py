@@ -60,7 +60,9 @@ CLOSED = beat("c", is_empty=False)
         (OwnView("", 1), [beat("b", "", 1)], ""),
     ],
 )
-def test_who_may_claim(own: OwnView, others: list[Beat], why: str) -> None:
+def test_a_member_may_claim_unless_there_is_an_objection(
+    own: OwnView, others: list[Beat], why: str
+) -> None:
     heard = {other.node: other for other in others}
     found = objection(own, OTHERS, HeardBeats(heard, heard))
     assert (found is None) == (not why)

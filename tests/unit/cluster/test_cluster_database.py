@@ -106,7 +106,7 @@ def content_of(data_dir: Path, cluster: MemoryCluster) -> Content:
         database.close()
 
 
-def test_what_it_writes_is_in_the_log_first(primary: Primary, tmp_path: Path) -> None:
+def test_a_primary_writes_into_the_log_first(primary: Primary, tmp_path: Path) -> None:
     before = primary.cluster.bounds.last
     primary.store.write_state("s", b"1")
     assert primary.cluster.bounds.last == before + 1

@@ -89,7 +89,7 @@ def test_a_copy_of_another_log_is_found_at_the_place_of_the_view() -> None:
     assert copy.compared() == "entry 20 of its copy is not the one that the view has"
 
 
-def test_what_is_trimmed_is_not_missing() -> None:
+def test_a_trimmed_entry_is_not_missing() -> None:
     copy = Copy()
     copy.log.trim(9, 1)
     del copy.copy[:8]
@@ -98,7 +98,7 @@ def test_what_is_trimmed_is_not_missing() -> None:
     assert copy.compared() == "entry 9 is missing in its copy"
 
 
-def test_what_the_view_has_not_applied_yet_is_not_compared() -> None:
+def test_an_entry_that_the_view_has_not_applied_yet_is_not_compared() -> None:
     copy = Copy()
     copy.copy[15] = turned(copy.copy[15])
     records = Records()

@@ -193,7 +193,7 @@ def bench(tmp_path: Path) -> Bench:
     return made
 
 
-def test_it_reads_to_the_end_and_on(bench: Bench) -> None:
+def test_a_standby_reads_to_the_end_and_on(bench: Bench) -> None:
     assert bench.step() is Progress.READ
     assert bench.follower.is_following
     assert bench.step() is Progress.NOTHING
@@ -204,7 +204,7 @@ def test_it_reads_to_the_end_and_on(bench: Bench) -> None:
     assert bench.is_level()
 
 
-def test_it_waits_for_a_log_that_cannot_be_reached(bench: Bench) -> None:
+def test_a_standby_waits_for_a_log_that_cannot_be_reached(bench: Bench) -> None:
     bench.cluster.has_majority = False
     assert bench.step() is Progress.UNREACHABLE
     assert "cannot be reached" in bench.follower.note
@@ -230,7 +230,9 @@ def test_after_a_lease_it_claims_behind_all_that_it_read(bench: Bench) -> None:
     assert claim.epoch == bench.view.current_watermark().epoch != ""
 
 
-def test_it_claims_where_the_replica_that_it_reads_is_gone_with_the_primary(bench: Bench) -> None:
+def test_a_standby_claims_where_the_replica_that_it_reads_is_gone_with_the_primary(
+    bench: Bench,
+) -> None:
     bench.follow()
     bench.log.replica_is_gone = True
     assert bench.step() is Progress.UNREACHABLE
@@ -248,7 +250,7 @@ def test_a_claim_that_was_not_sent_is_tried_again_without_another_lease(bench: B
     assert bench.step() is Progress.CLAIMED
 
 
-def test_it_claims_behind_pieces_whose_writer_was_lost(bench: Bench) -> None:
+def test_a_standby_claims_behind_pieces_whose_writer_was_lost(bench: Bench) -> None:
     bench.records.parts([(PUT, META, b"lost", b"x" * 100)], 3, with_last=False)
     bench.append()
     bench.follow()
@@ -256,7 +258,7 @@ def test_it_claims_behind_pieces_whose_writer_was_lost(bench: Bench) -> None:
     assert bench.step() is Progress.CLAIMED
 
 
-def test_it_does_not_claim_while_there_is_something_to_read(bench: Bench) -> None:
+def test_a_standby_does_not_claim_while_there_is_something_to_read(bench: Bench) -> None:
     bench.follow()
     bench.silence()
     bench.records.commit([(PUT, META, b"k", b"w")])
@@ -331,7 +333,7 @@ def test_a_new_log_is_claimed_without_a_lease(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["damaged", "holes"])
-def test_where_a_replica_is_wrong_the_leader_is_asked(bench: Bench, kind: str) -> None:
+def test_the_leader_is_asked_where_a_replica_is_wrong(bench: Bench, kind: str) -> None:
     setattr(bench.log, kind, {2})
     bench.follow()
     assert bench.is_level()
@@ -339,7 +341,7 @@ def test_where_a_replica_is_wrong_the_leader_is_asked(bench: Bench, kind: str) -
     assert bench.log.moved_to == []
 
 
-def test_where_the_leader_is_wrong_another_one_shall_lead(bench: Bench) -> None:
+def test_another_server_shall_lead_where_the_leader_is_wrong(bench: Bench) -> None:
     bench.log.damaged, bench.log.leader_damaged = {2}, True
     assert bench.step() is Progress.NOTHING
     assert bench.log.moved_to == ["m2", "m3"]
@@ -356,7 +358,7 @@ def test_where_the_leader_is_wrong_another_one_shall_lead(bench: Bench) -> None:
     assert bench.follower.note == ""
 
 
-def test_where_the_leader_lacks_an_entry_too_another_one_shall_lead(bench: Bench) -> None:
+def test_another_server_shall_lead_where_the_leader_lacks_an_entry_too(bench: Bench) -> None:
     bench.log.missing_everywhere = {2}
     assert bench.step() is Progress.READ
     assert bench.step() is Progress.UNREACHABLE

@@ -77,7 +77,9 @@ def test_an_empty_store_begins_with_nothing(tmp_path: Path) -> None:
         (EMPTY, FoundLog(None, False), "begins: nothing, the store is empty"),
     ],
 )
-def test_what_becomes_of_the_log_is_said(store: FoundStore, log: FoundLog, sentence: str) -> None:
+def test_an_operator_is_told_the_fate_of_the_log(
+    store: FoundStore, log: FoundLog, sentence: str
+) -> None:
     assert sentence in "\n".join(consequences(store, log, {}, []))
 
 
@@ -91,7 +93,7 @@ def test_what_becomes_of_the_log_is_said(store: FoundStore, log: FoundLog, sente
         ("seeding", "", 0, "not known: what b has, which opens its store"),
     ],
 )
-def test_what_becomes_of_each_member_is_said(
+def test_an_operator_is_told_the_fate_of_each_member(
     role: RoleName, epoch: str, applied: int, sentence: str
 ) -> None:
     is_empty = role == "waiting" and not epoch

@@ -58,7 +58,7 @@ def test_the_leader_is_moved_once_and_looked_at_again_later() -> None:
     assert mover.step(log)
 
 
-def test_who_leads_is_told_at_each_look() -> None:
+def test_the_leader_is_told_at_each_look() -> None:
     now_s = 100.0
     told: list[str] = []
     cluster = MemoryCluster()

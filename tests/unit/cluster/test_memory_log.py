@@ -127,7 +127,7 @@ def test_a_replica_that_lags_has_a_prefix(log: MemoryLog) -> None:
     assert [entry.sequence for entry in log.read(3, 10, 1)] == [3, 4, 5]
 
 
-def test_what_is_trimmed_cannot_be_read(log: MemoryLog) -> None:
+def test_a_trimmed_entry_cannot_be_read(log: MemoryLog) -> None:
     for after in range(5):
         log.append(b"%d" % after, after, 1)
     log.trim(4, 1)

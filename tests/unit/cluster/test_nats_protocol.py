@@ -98,7 +98,7 @@ def test_a_header_has_values_and_may_have_a_status() -> None:
     assert Message("a", b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\n\r\n", b"").status == 204
 
 
-def test_what_is_sent() -> None:
+def test_the_bytes_sent_are_those_of_nats() -> None:
     assert b"".join(publish("a.log", b"body")) == b"PUB a.log 4\r\nbody\r\n"
     assert b"".join(publish("a.log", b"body", "inbox.1")) == b"PUB a.log inbox.1 4\r\nbody\r\n"
     assert b"".join(publish("a", b"body", "r", b"K: v\r\n")) == (

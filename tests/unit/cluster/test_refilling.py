@@ -102,7 +102,7 @@ def test_a_grant_that_its_holder_has_not_read_holds_up_all_others() -> None:
     assert next_grant(Grant(7, "b"), heard(A, replace(B, refill_number=7), WANTS), state(), 40)
 
 
-def test_it_begins_only_when_it_has_stopped_and_the_others_are_still_whole() -> None:
+def test_a_refill_begins_only_when_its_member_has_stopped_and_the_others_are_still_whole() -> None:
     last, stopped = Grant(4, "c"), beat("c", "silent", "stopped", 4)
     assert next_grant(last, heard(A, B, stopped), state(), CLAIMED) == Grant(4, "c", True)
     assert next_grant(Grant(4, "c", True), heard(A, B, stopped), state(), CLAIMED) is None
@@ -157,6 +157,6 @@ def test_a_grant_is_what_it_was_before_it_was_stored(grant: Grant) -> None:
     assert decode_grant(encode_grant(grant) if grant.node else None) == grant
 
 
-def test_what_a_later_version_wrote_is_no_grant() -> None:
+def test_bytes_of_a_later_version_are_no_grant() -> None:
     for data in (b"1 c later", b"one c stop", b"1 c", b"\xff", b""):
         assert decode_grant(data) == Grant()

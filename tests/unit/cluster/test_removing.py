@@ -60,12 +60,12 @@ def asks_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removing, "_AGAIN_S", 0.2)
 
 
-def test_it_is_asked_again_until_another_leader_is_elected(tmp_path: Path) -> None:
+def test_the_cluster_is_asked_again_until_another_leader_is_elected(tmp_path: Path) -> None:
     """The lost server was the leader, and the others say nothing."""
     assert ask(tmp_path, nothing, nothing, removed) == 0
 
 
-def test_what_an_attempt_without_an_answer_did_is_done(tmp_path: Path) -> None:
+def test_a_removal_by_an_attempt_without_an_answer_is_done(tmp_path: Path) -> None:
     assert ask(tmp_path, nothing, NOT_A_MEMBER) == 0
 
 
@@ -74,7 +74,7 @@ def test_a_server_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ask(tmp_path, NOT_A_MEMBER)
 
 
-def test_it_is_not_asked_for_ever(tmp_path: Path) -> None:
+def test_the_cluster_is_not_asked_for_ever(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="it did not answer in time"):
         ask(tmp_path, *[nothing] * 50, timeout_s=0.5)
 

@@ -69,11 +69,11 @@ def near(seconds: float) -> object:
     return pytest.approx(seconds, abs=1.5 * BEAT_S)
 
 
-def test_it_claims_after_a_lease_without_a_sign(bench: Bench) -> None:
+def test_a_standby_claims_after_a_lease_without_a_sign(bench: Bench) -> None:
     assert bench.claims_after_s() == near(LEASE_S)
 
 
-def test_it_does_not_claim_while_the_primary_lives(bench: Bench) -> None:
+def test_a_standby_does_not_claim_while_the_primary_lives(bench: Bench) -> None:
     bench.primary_beats = True
     bench.pass_s(10)
     assert not bench.claims()
@@ -117,7 +117,7 @@ def test_a_refused_claim_waits_for_a_lease(bench: Bench) -> None:
     assert bench.claims_after_s() == near(LEASE_S)
 
 
-def test_what_it_had_not_read_when_it_claimed_is_no_sign(bench: Bench) -> None:
+def test_a_record_that_was_unread_at_a_claim_is_no_sign_of_life(bench: Bench) -> None:
     bench.pass_s(2)
     bench.standby.catch_up(bench.now_s, TERM)
     bench.pass_s(BEAT_S)
@@ -264,7 +264,7 @@ def test_another_standby_is_no_sign(bench: Bench) -> None:
     assert bench.claims()
 
 
-def test_it_claims_at_once_when_it_is_called(bench: Bench) -> None:
+def test_a_standby_claims_at_once_when_it_is_called(bench: Bench) -> None:
     bench.beat("a", "standby", hands_over_to="b")
     assert not bench.claims(end=Position(99, TERM)), "it has not read all yet"
     assert bench.claims()

@@ -64,7 +64,9 @@ def portions(entries: list[Entry], random: Random) -> Iterator[list[Entry]]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_it_has_what_the_records_say(database: Database, records: Records, seed: int) -> None:
+def test_the_view_has_the_content_that_the_records_say(
+    database: Database, records: Records, seed: int
+) -> None:
     random = Random(seed)
     records.grow(random, 60)
     view = View(database)
@@ -340,7 +342,7 @@ def test_the_watermark_is_never_ahead(tmp_path: Path, records: Records) -> None:
     assert all(one <= other for one, other in pairwise(shown))
 
 
-def test_what_retention_removes_is_hidden_first(tmp_path: Path, records: Records) -> None:
+def test_messages_that_retention_removes_are_hidden_first(tmp_path: Path, records: Records) -> None:
     records.commit(records.rows(3))
     records.commit(records.rows(2))
     records.commit([(DELETE_RANGE, LOG, encode_key(0), encode_key(3))])

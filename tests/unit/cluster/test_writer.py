@@ -252,7 +252,7 @@ def test_a_resumed_writer_is_fenced_by_a_claim_that_the_view_has_read(bench: Ben
     assert old.fenced_by
 
 
-def test_it_is_fenced_although_its_place_is_trimmed(bench: Bench) -> None:
+def test_an_old_primary_is_fenced_although_its_place_is_trimmed(bench: Bench) -> None:
     old = bench.primary("old")
     new = bench.primary("new")
     for number in range(5):

@@ -15,7 +15,7 @@ from penstock.config.address import Address
         (" 127.0.0.1:1883 ", "127.0.0.1", 1883),
     ],
 )
-def test_it_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
     assert Address.parse(text) == Address(host, port)
     assert str(Address.parse(text)) == text.strip()
 

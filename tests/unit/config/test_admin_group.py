@@ -25,7 +25,7 @@ def test_without_an_address_there_is_none() -> None:
         ({"admin.certificate": "cert.pem"}, "belong together"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: dict[str, object], said: str) -> None:
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_settings(None, settings, {})
 

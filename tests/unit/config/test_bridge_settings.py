@@ -29,7 +29,7 @@ FORWARDS: Any = ({"topic_filters": ("#",)},)
         ({"name": "a b"}, "1 to 64 letters"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"name": "up", "addresses": ("mqtt://a",), "forwards": FORWARDS}
     with pytest.raises(ValidationError, match=said):
         RemoteBroker(**given | settings)

@@ -49,7 +49,7 @@ def test_each_change_says_when_it_counts_and_only_some_are_used() -> None:
     assert used.tables == Settings().tables
 
 
-def test_what_waits_for_a_restart_is_told_each_time() -> None:
+def test_a_change_that_waits_for_a_restart_is_told_each_time() -> None:
     read = settings(sharing__strategy="random")
     used = compare(Settings(), read).merged
     assert [change.setting for change in compare(used, read).changes] == ["sharing.strategy"]

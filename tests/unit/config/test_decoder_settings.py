@@ -48,7 +48,9 @@ def test_short_forms() -> None:
         ({"kind": "json", "columns": {"a": "int"}, "rows_max": 0}, "greater than or equal to 1"),
     ],
 )
-def test_what_does_not_fit_a_decoder_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_a_setting_that_does_not_fit_a_decoder_is_refused(
+    settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValidationError, match=said):
         DecoderDefinition.model_validate(settings)
 
@@ -72,6 +74,8 @@ def test_what_does_not_fit_a_decoder_is_refused(settings: dict[str, Any], said: 
         ({"type": "int", "unknown": 1}, "Extra inputs"),
     ],
 )
-def test_what_does_not_fit_a_column_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_a_setting_that_does_not_fit_a_column_is_refused(
+    settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValidationError, match=said):
         Column.model_validate(settings)

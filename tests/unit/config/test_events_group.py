@@ -35,7 +35,7 @@ def test_a_stream_of_that_name_with_other_messages_is_refused() -> None:
     ("stream", "durability"),
     [(Stream(enabled=False), Durability()), (Stream(), Durability(persistence="memory"))],
 )
-def test_they_need_a_log_that_is_read(stream: Stream, durability: Durability) -> None:
+def test_events_need_a_log_that_is_read(stream: Stream, durability: Durability) -> None:
     with pytest.raises(ValidationError, match=r"events\.enabled needs the log and its service"):
         Settings(events=Events(enabled=True), stream=stream, durability=durability)
 

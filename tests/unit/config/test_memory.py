@@ -115,7 +115,7 @@ def test_dead_letters_count_where_there_are_any() -> None:
     assert uses_of({"dead_letters.topic": "lost"})["dead letters"] == 80 * MIB + 1000
 
 
-def test_what_clients_left_that_are_gone_before_their_verdict_counts() -> None:
+def test_packets_of_clients_gone_before_their_verdict_count() -> None:
     checked = {"access.password_file": "users", "access.checks_waiting_max": 7}
     assert uses_of(checked)["connections"] == 10 * ONE + 7 * 256 * KIB
 
