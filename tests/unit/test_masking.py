@@ -36,7 +36,7 @@ SECRET = "s3cr:et/@x"
         ("--password-file=users token_file=t a=b", "--password-file=users token_file=t a=b"),
     ],
 )
-def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
+def test_a_text_that_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
     assert mask_secrets(text) == shown
     assert mask_secrets(shown) == shown
 

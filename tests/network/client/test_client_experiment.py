@@ -412,7 +412,9 @@ async def test_a_client_that_cannot_acknowledge_stays_connected(
         assert [one.text for one in held] + rest == [str(number) for number in range(20)]
 
 
-async def test_why_qos_when_tcp_guarantees_delivery(shared_broker: Broker, name: str) -> None:
+async def test_qos_is_needed_though_tcp_guarantees_delivery(
+    shared_broker: Broker, name: str
+) -> None:
     """Because a connection ends: what TCP had taken and not delivered is gone with it. With QoS 0
     for good, with QoS 1 it is sent again."""
     with proxied(shared_broker.address) as proxy:

@@ -172,7 +172,7 @@ LONG_NAME = {"type": "enum", "name": "E", "symbols": ["S" * 101]}
         (with_schema("long", b"\x02\x04\x02\x02" + bytes(16)), "bytes after its records"),
     ],
 )
-def test_what_is_no_such_file_is_told(payload: bytes, said: str) -> None:
+def test_a_payload_that_is_no_such_file_is_told(payload: bytes, said: str) -> None:
     found = outcome(decoder(kind="avro", framing="container", columns=COLUMNS), [payload, WHOLE])
     assert said in found.broken[0]
     assert len(found.rows) == len(RECORDS)
@@ -184,7 +184,7 @@ def test_a_codec_that_is_not_read_is_named() -> None:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
-def test_what_expands_to_too_much_is_broken(codec: str) -> None:
+def test_a_payload_that_expands_to_too_much_is_broken(codec: str) -> None:
     schema = {"type": "record", "name": "Z", "fields": [{"name": "z", "type": "bytes"}]}
     payload = container(schema, [{"z": bytes(10**6)}], codec)
     assert len(payload) < 10_000

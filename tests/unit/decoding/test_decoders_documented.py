@@ -24,6 +24,6 @@ def test_an_example_is_a_decoder(example: str) -> None:
 @pytest.mark.parametrize(
     "name", [*get_args(Kind), *Column.model_fields, *DecoderDefinition.model_fields, *SCALAR_TYPES]
 )
-def test_it_is_named(name: str) -> None:
+def test_each_setting_and_kind_is_named(name: str) -> None:
     written = DOCUMENT.replace("kind = ", "`kind` = ")
     assert f"`{name}`" in written or f"`{name} = " in written or f"\n{name} = " in written

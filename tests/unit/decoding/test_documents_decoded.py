@@ -27,7 +27,7 @@ A = {"a": "int"}
         (b"null", "The payload is null, and not an object."),
     ],
 )
-def test_what_is_no_json_object_is_told(payload: bytes, said: str) -> None:
+def test_a_payload_that_is_no_json_object_is_told(payload: bytes, said: str) -> None:
     found = decode(b'{"a":1}', payload, kind="json", columns=A)
     assert found.rows == [{"a": 1}]
     assert list(found.broken) == [1]
@@ -161,7 +161,9 @@ def test_maps_whose_keys_are_bytes_or_numbers() -> None:
         ("msgpack", b"\xa1\xff", "The payload has text that is not UTF-8."),
     ],
 )
-def test_what_is_no_cbor_or_messagepack_is_told(kind: str, payload: bytes, said: str) -> None:
+def test_a_payload_that_is_no_cbor_or_messagepack_is_told(
+    kind: str, payload: bytes, said: str
+) -> None:
     assert decode(payload, kind=kind).broken[0].startswith(said)
 
 
@@ -173,7 +175,7 @@ def test_bytes_follow_cbor_are_counted() -> None:
 @pytest.mark.parametrize("skipped", [b"1e999", b"9" * 5000, b"-1e99999999999999999999"])
 @pytest.mark.parametrize("neighbour", [b"{}", b'{"x": "\xff"}', b"no json", b"[]"])
 @pytest.mark.parametrize("settings", [{}, {"many": True}])
-def test_what_becomes_of_a_message_is_the_same_beside_any_other(
+def test_the_fate_of_a_message_is_the_same_beside_any_other(
     skipped: bytes, neighbour: bytes, settings: dict[str, Any]
 ) -> None:
     """A number that no column wants is skipped, or too large: the one or the other, always."""
@@ -189,7 +191,7 @@ def test_what_becomes_of_a_message_is_the_same_beside_any_other(
 @pytest.mark.parametrize(
     ("value", "kind"), [('"%s"' % ("x" * 60_000), "string"), (str([1] * 20_000), "json")]
 )
-def test_what_stands_beside_the_rows_is_not_repeated_to_gigabytes(value: str, kind: str) -> None:
+def test_a_value_beside_the_rows_is_not_repeated_to_gigabytes(value: str, kind: str) -> None:
     settings: dict[str, Any] = {
         "kind": "json",
         "rows_path": "r",

@@ -12,7 +12,7 @@ from tests.unit.decoding.decode import decode
 BOM = b"\xef\xbb\xbf"
 
 
-def test_what_is_no_number_is_null_or_nan_as_declared() -> None:
+def test_a_value_that_is_no_number_is_null_or_nan_as_declared() -> None:
     columns = {"f": "float32", "i": "int", "s": "string", "d": "decimal(5,2)", "j": "json"}
     payload = b'{"f": NaN, "i": NaN, "s": Infinity, "d": -Infinity, "j": NaN}'
     found = decode(payload, kind="json", lenient=True, columns=columns)
@@ -64,7 +64,9 @@ def test_text_of_json_is_json() -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [{"columns": {"a": "json"}}, {}], ids=["columns", "text"])
-def test_what_stays_broken(payload: bytes, said: str, settings: dict[str, Any]) -> None:
+def test_a_payload_beyond_leniency_stays_broken(
+    payload: bytes, said: str, settings: dict[str, Any]
+) -> None:
     assert decode(payload, kind="json", lenient=True, **settings).broken[0].startswith(said)
 
 

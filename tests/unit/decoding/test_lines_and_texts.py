@@ -45,7 +45,7 @@ def test_lines_are_rows(payload: bytes, rows: list[tuple[object, ...]]) -> None:
         (b"1,x\n2,x\n3,x", "The payload has more rows than rows_max allows (2)."),
     ],
 )
-def test_what_is_no_csv_is_told(payload: bytes, said: str) -> None:
+def test_a_payload_that_is_no_csv_is_told(payload: bytes, said: str) -> None:
     found = decode(b"7,z", payload, kind="csv", columns=AB, rows_max=2)
     assert found.rows == [{"a": 7, "b": "z"}]
     assert found.broken == {1: said}
@@ -107,7 +107,7 @@ def test_text_in_another_encoding_is_told(encoding: str, payload: bytes, said: s
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "base64", "rot13", "hex", "\0"])
-def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+def test_a_name_that_is_no_encoding_of_text_is_refused(encoding: str) -> None:
     with pytest.raises(ConfigError, match="There is no encoding"):
         decoder(kind="text", encoding=encoding)
 

@@ -87,7 +87,7 @@ def test_the_types_are_those_of_arrow() -> None:
 
 
 @pytest.mark.parametrize("kind", WRITE)
-def test_what_is_missing_is_null_as_a_whole(kind: str) -> None:
+def test_a_missing_column_is_null_as_a_whole(kind: str) -> None:
     found = decode(WRITE[kind]({}), WRITE[kind](dict.fromkeys(COLUMNS)), kind=kind, columns=COLUMNS)
     assert found.rows == [dict.fromkeys(COLUMNS)] * 2
 
@@ -242,7 +242,7 @@ def test_types_are_written_in_one_way() -> None:
         ({"type": "struct", "fields": {"a b": "int"}}, "a character no table takes"),
     ],
 )
-def test_what_is_no_type_is_refused(settings: Any, said: str) -> None:
+def test_a_declaration_that_is_no_type_is_refused(settings: Any, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Column.model_validate(settings)
 

@@ -63,7 +63,7 @@ def test_zero_keeps_its_sign_in_binary(kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [{"columns": {"a": "json"}}, {}], ids=["columns", "text"])
-def test_what_is_no_json_has_a_name(payload: bytes, said: str, settings: dict[str, Any]) -> None:
+def test_each_fault_of_json_has_a_name(payload: bytes, said: str, settings: dict[str, Any]) -> None:
     assert decode(payload, kind="json", **settings).broken == {
         0: f"The payload is not JSON: {said}"
     }
@@ -165,7 +165,7 @@ def test_nan_in_a_repeated_float_of_protobuf(tmp_path: Path) -> None:
     assert math.isnan(row["one"])
 
 
-def test_what_is_no_number_has_a_text() -> None:
+def test_a_value_that_is_no_number_has_a_text() -> None:
     found = decode(
         *(cbor2.dumps({"v": number}) for number in (math.nan, math.inf, -math.inf)),
         kind="cbor",

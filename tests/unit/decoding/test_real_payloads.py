@@ -9,7 +9,7 @@ from tests.unit.decoding.real_payloads import SAMPLES, Sample
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_it_becomes_its_rows(sample: Sample) -> None:
+def test_a_payload_becomes_its_rows(sample: Sample) -> None:
     found = decode(sample.payload, sample.payload, **sample.decoder)
     assert found.broken == {}
     assert found.rows == sample.rows * 2

@@ -109,7 +109,7 @@ def test_a_schema_may_refer_to_others(registry: SchemaRegistry, settings: Settin
     assert decode(payload, **settings("avro", columns=columns)).rows == [{"line": 7}]
 
 
-def test_what_has_no_known_id_is_broken_and_says_so(
+def test_a_payload_without_a_known_id_is_broken_and_says_so(
     registry: SchemaRegistry, settings: Settings
 ) -> None:
     number = registry.register("readings-value", json.dumps(FIRST))
@@ -147,7 +147,7 @@ def test_an_id_is_asked_for_once_and_an_unknown_one_not_again_at_once(
     assert sorted(registry.asked) == [f"/schemas/ids/{number}", "/schemas/ids/77"]
 
 
-def test_who_makes_ids_up_has_no_request_for_each_of_them(
+def test_a_sender_that_makes_ids_up_has_no_request_for_each_of_them(
     registry: SchemaRegistry, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.decoding.registry.MISSES_MAX", 5)
@@ -164,7 +164,7 @@ def test_who_makes_ids_up_has_no_request_for_each_of_them(
     )
 
 
-def test_what_was_asked_for_once_is_known_when_the_registry_is_away(
+def test_a_schema_asked_for_once_is_known_when_the_registry_is_away(
     settings: Settings, registry: SchemaRegistry
 ) -> None:
     number = registry.register("readings-value", json.dumps(FIRST))

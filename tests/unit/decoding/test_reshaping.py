@@ -104,7 +104,7 @@ def test_json_inside_a_text_is_read_as_if_it_stood_there(kind: str) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_broken_and_says_why(
+def test_a_document_that_does_not_fit_is_broken_and_says_why(
     settings: dict[str, Any], document: Any, reason: str
 ) -> None:
     found = decoded("json", document, columns={"t": "int", "h": "int"}, **settings)

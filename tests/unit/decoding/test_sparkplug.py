@@ -183,7 +183,7 @@ def compressed(body: bytes) -> bytes:
         (payload({}, {}, {}, {}), "The payload has 4 metrics, more than rows_max."),
     ],
 )
-def test_what_is_broken_is_told(payload: bytes, said: str) -> None:
+def test_a_broken_payload_is_told(payload: bytes, said: str) -> None:
     limits = {"rows_max": 3, "expanded_bytes_max": 1_000_000}
     found = decode(payload, kind="sparkplug_b", **limits)
     assert found.rows == []

@@ -152,7 +152,7 @@ def test_without_a_birth_the_message_is_broken_and_says_so(
     assert found.broken == {0: f"Metric {name} has no data type, and {missing}."}
 
 
-def test_what_tells_its_own_type_needs_no_birth() -> None:
+def test_a_metric_that_tells_its_own_type_needs_no_birth() -> None:
     values = payload(
         {"name": "f", "float_value": -0.5},
         {"alias": 3, "boolean_value": False},

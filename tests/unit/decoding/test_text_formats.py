@@ -61,7 +61,7 @@ def test_line_protocol_is_a_row_for_each_point_with_its_escapes_and_nanoseconds(
     "line",
     [b"air", b"air celsius=", b"air celsius=x", b"air celsius=1 noon", b'air s="x', b"air a=1,"],
 )
-def test_what_is_no_line_protocol_is_broken(line: bytes) -> None:
+def test_a_line_that_is_no_line_protocol_is_broken(line: bytes) -> None:
     assert decode(line, kind="line_protocol", columns={"time": "int"}).broken
 
 
@@ -128,7 +128,7 @@ def test_senml_is_resolved_and_proposed(notation: str) -> None:
         b'[{"n": "a b", "v": 1}]',
     ],
 )
-def test_what_is_no_senml_is_broken(pack: bytes) -> None:
+def test_a_pack_that_is_no_senml_is_broken(pack: bytes) -> None:
     assert decode(pack, kind="senml").broken
 
 

@@ -86,7 +86,7 @@ def test_no_topics() -> None:
         ("{x}/{X}", "names 'x' twice"),
     ],
 )
-def test_what_is_no_pattern_is_told(pattern: str, said: str) -> None:
+def test_a_text_that_is_no_pattern_is_told(pattern: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_levels(pattern)
     with pytest.raises(ConfigError, match=said) as told:

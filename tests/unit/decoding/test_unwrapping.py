@@ -56,7 +56,7 @@ def test_a_bomb_is_a_dead_letter_that_says_so(compression: str) -> None:
 
 
 @BOTH
-def test_what_is_cut_or_not_compressed_is_broken_and_an_empty_payload_no_row(
+def test_a_cut_or_uncompressed_payload_is_broken_and_an_empty_one_no_row(
     compression: str,
 ) -> None:
     whole = COMPRESSIONS[compression](b'{"v": 1}' * 100)

@@ -92,7 +92,7 @@ FITS: list[tuple[Any, bytes, Any]] = [
 
 @pytest.mark.parametrize(("column", "value", "wanted"), FITS, ids=str)
 @pytest.mark.parametrize("beside", [b"", b'{"v":[]}'], ids=["alone", "beside_what_does_not_fit"])
-def test_it_fits(column: Any, value: bytes, wanted: object, beside: bytes) -> None:
+def test_a_value_fits(column: Any, value: bytes, wanted: object, beside: bytes) -> None:
     """Alone a column is converted at once, beside a broken one each value by itself."""
     payload = b'{"v":' + value + b"}"
     found = decode(*[payload, beside] if beside else [payload], kind="json", columns={"v": column})
@@ -130,7 +130,7 @@ UNFIT: list[tuple[Any, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("column", "value", "said"), UNFIT, ids=str)
-def test_what_does_not_fit_is_told(column: Any, value: bytes, said: str) -> None:
+def test_a_value_that_does_not_fit_is_told(column: Any, value: bytes, said: str) -> None:
     found = decode(b'{"v":' + value + b"}", kind="json", columns={"v": column})
     assert found.rows == []
     assert said in found.broken[0]

@@ -251,7 +251,7 @@ def test_bombs(decoders: dict[str, Decoder], bomb: str) -> None:
         tracemalloc.stop()
 
 
-def test_what_nobody_foresaw_breaks_one_message() -> None:
+def test_a_failure_that_nobody_foresaw_breaks_one_message() -> None:
     """A reader that fails in a way no decoder expects, as a defect in a library would."""
 
     class Notation(NoQuickReader):

@@ -128,7 +128,7 @@ def test_a_list_in_a_protobuf_message_is_many_rows(descriptor: str) -> None:
     assert found.sources == [0, 0]
 
 
-def test_what_is_no_protobuf_message_is_told(descriptor: str) -> None:
+def test_a_payload_that_is_no_protobuf_message_is_told(descriptor: str) -> None:
     settings = {"kind": "protobuf", "descriptor": descriptor, "message": "plant.Reading"}
     moment = message("plant.Reading", at={"seconds": 2**60})
     found = decode(b"\x0a", b'{"a":1}', moment, message("plant.Reading"), **settings)
@@ -272,7 +272,7 @@ def test_single_objects_of_avro_carry_their_schemas_fingerprint(tmp_path: Path) 
     "payload",
     [avro(DATUM)[:-1], avro(DATUM) + b"\0", b"\xff" * 40, b"\x0e\x08"],
 )
-def test_what_is_no_avro_of_the_schema_is_told(payload: bytes, tmp_path: Path) -> None:
+def test_a_payload_that_is_no_avro_of_the_schema_is_told(payload: bytes, tmp_path: Path) -> None:
     found = decode(payload, avro(DATUM), kind="avro", schema_file=written(tmp_path, SCHEMA))
     assert found.sources == [1]
     assert found.broken[0].startswith("The payload is not Avro of this schema: ")

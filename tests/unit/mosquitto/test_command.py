@@ -16,7 +16,7 @@ def test_serve_names_the_command_that_reads_a_configuration_of_mosquittos(tmp_pa
     assert told.count(b"\n") == 1
 
 
-def test_what_came_over_is_printed_and_a_mistake_is_one_sentence(tmp_path: Path) -> None:
+def test_the_report_is_printed_and_a_mistake_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "mosquitto.conf"
     path.write_text("max_keepalive 60\n")
     code, output, told = run("import", "mosquitto", str(path), "--to", str(tmp_path / "to"))

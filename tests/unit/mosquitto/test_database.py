@@ -88,7 +88,7 @@ def test_format_5_names_no_user(tmp_path: Path) -> None:
     assert not found.is_final
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "is not a database of Mosquitto's" in refused(tmp_path, b"SQLite format 3\0" * 10)
     assert "is empty" in refused(tmp_path, b"")
     assert "has format 4" in refused(tmp_path, database(4))

@@ -119,7 +119,7 @@ def test_a_start_finds_what_the_database_held(wanted: ImportRequest) -> None:
     assert found.clock is not None
 
 
-def test_what_did_not_come_over_is_counted_in_the_report(wanted: ImportRequest) -> None:
+def test_the_report_counts_what_did_not_come_over(wanted: ImportRequest) -> None:
     imported = run(wanted)
     report = (wanted.directory / "report.txt").read_text()
     assert "\n".join(imported.findings.report()) in report

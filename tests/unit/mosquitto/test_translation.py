@@ -202,7 +202,7 @@ def test_an_included_file_includes_no_others(tmp_path: Path) -> None:
         translate(tmp_path, "include_dir DIR/conf.d\n")
 
 
-def test_what_nobody_knows_is_told(tmp_path: Path) -> None:
+def test_an_option_that_nobody_knows_is_told(tmp_path: Path) -> None:
     found, _ = translate(tmp_path, "max_inflght_messages 5\nmax_keepalive soon\ntopic x out\n")
     assert finding(found, 1).kind == MISSING
     assert "spelt right" in finding(found, 1).explanation

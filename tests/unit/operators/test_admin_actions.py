@@ -136,7 +136,7 @@ def test_after_a_pause_no_more_are_sent_away_than_in_a_second(bench: Bench) -> N
     assert len(bench.server.connections) == 6
 
 
-def test_whoever_is_found_later_is_sent_away_too(bench: Bench) -> None:
+def test_a_client_found_later_is_sent_away_too(bench: Bench) -> None:
     """It walks again for as long as it finds somebody."""
     bench.join("early", durable=True).cut()
     for number in range(3):
@@ -152,7 +152,7 @@ def test_whoever_is_found_later_is_sent_away_too(bench: Bench) -> None:
     assert (len(bench.server.connections), draining.is_drained) == (0, True)
 
 
-def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
+def test_a_client_let_in_when_the_drain_has_begun_is_refused() -> None:
     """Its password was checked meanwhile."""
     bench = Bench(authenticate=Later())
     line = bench.line()
@@ -208,7 +208,7 @@ def test_a_bridge_is_left_alone(bench: Bench) -> None:
     assert not remove_session(bench.server, session, bench.now)
 
 
-def test_what_a_bridge_left_that_is_no_more_can_be_removed(bench: Bench) -> None:
+def test_the_session_of_a_bridge_that_is_no_more_can_be_removed(bench: Bench) -> None:
     """Else its queue would keep the log from being removed for ever."""
     session = bench.server.registry.open("$bridge/x", False, NEVER_EXPIRES_S)
     session.detach(bench.now)

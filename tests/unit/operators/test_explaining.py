@@ -21,7 +21,7 @@ def facts_of(bench: Bench, client_id: str, topic: str, *offsets: int) -> Explana
     return msgspec.json.decode(msgspec.json.encode(told), type=Explanation)
 
 
-def test_where_each_message_is_for_a_client_with_a_full_window() -> None:
+def test_each_message_for_a_client_with_a_full_window_has_its_state() -> None:
     bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=1))
     client = bench.subscriber("c", "a/+", 1)
     client.send(Subscribe(2, [Subscription("x", 0), Subscription("a/#", 0)]))
@@ -36,7 +36,7 @@ def test_where_each_message_is_for_a_client_with_a_full_window() -> None:
     assert facts.reads is True
 
 
-def test_why_a_client_is_away_is_known_until_it_comes_back() -> None:
+def test_the_reason_for_an_absence_is_known_until_it_ends() -> None:
     bench = Bench()
     client = bench.subscriber("c", "a", 1)
     client.cut()
@@ -73,7 +73,7 @@ def test_the_line_of_the_access_list_that_decides() -> None:
     assert own.publish_rule == "is granted by 'write devices/c/#' (acl line 3)"
 
 
-def test_what_waits_for_a_group_waits_there_for_each_member() -> None:
+def test_a_message_that_waits_for_a_group_waits_there_for_each_member() -> None:
     bench = Bench(EngineLimits(max_inflight=1))
     client = bench.subscriber("c", "$share/g/a", 1)
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_what_waits_for_a_group_waits_there_for_each_member() -> None:
     assert len([one for one in client.read() if isinstance(one, Publish)]) == 1
 
 
-def test_what_was_dropped_from_a_group_is_told_of_its_members_alone() -> None:
+def test_a_drop_from_a_group_is_told_of_its_members_alone() -> None:
     """A client may choose the name of a group as its identifier, and has no part in its drops."""
     bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=1), recorded_clients=9)
     bench.subscriber("member", "$share/g/a", 1)
@@ -107,7 +107,7 @@ def test_what_was_dropped_from_a_group_is_told_of_its_members_alone() -> None:
     assert bench.server.drops.group_drops.counts_by_reason("$share/g/a") == {}
 
 
-def test_what_is_recorded_of_a_client_that_is_gone() -> None:
+def test_the_record_of_a_client_that_is_gone_is_told() -> None:
     bench = Bench(recorded_clients=9)
     bench.join("c").cut()
     bench.commit()
@@ -135,7 +135,7 @@ def test_a_message_from_before_a_client_is_recorded_is_not_known_to_have_been_le
     assert not any(one["times"] for one in walk.found)
 
 
-def test_where_one_message_is_for_everyone_its_topic_reaches() -> None:
+def test_one_message_has_its_state_for_everyone_its_topic_reaches() -> None:
     bench = Bench(EngineLimits(max_inflight=1))
     bench.subscriber("c", "a/+", 1)
     bench.subscriber("d", "a/b", 0)

@@ -72,7 +72,7 @@ def test_a_full_window_counts_when_a_message_waits(pair: Pair) -> None:
     assert (at.reached, at.times, at.lasts_s, at.total_s) == (True, 1, 5, 5)
 
 
-def test_it_lasts_until_nothing_waits_any_more(pair: Pair) -> None:
+def test_a_reached_limit_lasts_until_nothing_waits_any_more(pair: Pair) -> None:
     send(pair, 6)
     pair.bench.pass_s(2)
     acknowledge(pair, 1)

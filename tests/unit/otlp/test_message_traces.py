@@ -135,7 +135,7 @@ def test_a_message_of_a_shared_subscription_goes_from_its_queue_to_a_member() ->
     assert into.open_spans == 0
 
 
-def test_what_takes_too_long_is_sent_as_it_is_and_its_rest_ignored() -> None:
+def test_a_trace_that_takes_too_long_is_sent_as_it_is_and_its_rest_ignored() -> None:
     into = traces(trace_us_max=1000)
     assert len(spans_of(into, received(1, 1), committed(1), step("queued", 1, "away"))) == 1
     assert not list(into.expire(1000))
@@ -145,7 +145,7 @@ def test_what_takes_too_long_is_sent_as_it_is_and_its_rest_ignored() -> None:
     assert not spans_of(into, step("sent", 1, "away", at=2000))
 
 
-def test_what_is_open_when_the_clock_is_set_back_is_sent_as_it_is() -> None:
+def test_a_span_open_when_the_clock_is_set_back_is_sent_as_it_is() -> None:
     """It would be too old only when the clock is there again, and all that comes behind it."""
     into = traces(trace_us_max=1000)
     first = spans_of(into, received(1, 1, at=9000), committed(1, at=9000))

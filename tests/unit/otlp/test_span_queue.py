@@ -30,7 +30,7 @@ def test_spans_go_in_batches() -> None:
     assert len(queue.batch(0.0)) == 1
 
 
-def test_what_is_refused_is_offered_again_until_it_is_given_up() -> None:
+def test_a_refused_batch_is_offered_again_until_it_is_given_up() -> None:
     queue = SpanQueue(10)
     queue.put(span(1))
     first = queue.batch(100.0)

@@ -48,7 +48,7 @@ def in_pieces(wire: bytes, version: int, steps: list[int]) -> list[Packet]:
         max_size=5,
     ).filter(lambda steps: sum(steps) > 4000),
 )
-def test_it_is_what_was_sent(
+def test_a_large_publish_is_what_was_sent(
     version: int,
     qos: int,
     topic_length: int,
@@ -101,7 +101,7 @@ def test_a_mistake_is_the_same_mistake(front: bytes, step: int) -> None:
     assert caught == expected
 
 
-def test_it_takes_its_length_once() -> None:
+def test_a_large_publish_takes_its_length_once() -> None:
     size = 8 * LARGE_BYTES
     wire = encode(Publish("t", bytes(size)), V5)
     tracemalloc.start()

@@ -55,7 +55,7 @@ def read(pieces: list[bytes], version: int, server: bool, plain: bool) -> list[o
     st.sampled_from((3, 4, 5)),
     st.booleans(),
 )
-def test_they_are_the_same_wherever_they_are_cut(
+def test_acknowledgements_are_the_same_wherever_they_are_cut(
     data: bytes, cuts: list[int], version: int, server: bool
 ) -> None:
     bounds = [0, *cuts, len(data)]

@@ -37,7 +37,7 @@ def test_both_ways(vector: PropertyVector) -> None:
     assert encode_properties(vector.properties) == vector.data
 
 
-def test_what_is_stored_may_have_more_user_properties_than_a_packet_may() -> None:
+def test_a_stored_message_may_have_more_user_properties_than_a_packet_may() -> None:
     """A log of an older version must be readable."""
     pairs = [("a", "b")] * (USER_PROPERTIES_MAX + 1)
     encoded = encode_properties(Properties(user_properties=pairs))

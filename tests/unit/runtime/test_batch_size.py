@@ -29,7 +29,7 @@ def test_commits_come_to_take_about_a_slice(bytes_per_s: float) -> None:
     assert min(sizes) >= min(fitting / 2, MOST) * 0.9
 
 
-def test_it_stays_within_its_bounds() -> None:
+def test_the_batch_size_stays_within_its_bounds() -> None:
     assert set(settled(1e12)) == {MOST}
     assert set(settled(1e6)) == {BYTES_MIN}
     assert set(settled(1e12, sync_s=0.1)) == {MOST}  # a smaller batch would take as long

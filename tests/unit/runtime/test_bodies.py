@@ -55,7 +55,7 @@ async def test_a_read_that_fails_is_told_and_tried_again(
     )
 
 
-async def test_what_is_in_memory_is_read_in_the_loop() -> None:
+async def test_a_body_in_memory_is_read_in_the_loop() -> None:
     log, supplied = ShakyLog(0), asyncio.Event()
     reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, blocks=False)
     reader.fetch(asking(), OFFSETS)
@@ -77,7 +77,7 @@ async def test_one_that_fails_there_keeps_no_other_from_its_bodies() -> None:
     assert supplied.is_set()
 
 
-async def test_what_is_not_wanted_any_more_is_not_read() -> None:
+async def test_a_body_not_wanted_any_more_is_not_read() -> None:
     log = ShakyLog(0)
     reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None)
     reader.fetch(asking(), [41])

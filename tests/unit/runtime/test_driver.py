@@ -231,7 +231,7 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
     assert "dropped 2 messages (client s): QoS 0 while offline" in caplog.text
 
 
-async def test_what_is_done_after_the_last_commit_is_said_to_be_lost() -> None:
+async def test_a_change_after_the_last_commit_is_said_to_be_lost() -> None:
     """An operator's request that takes long: the stop waits for it, and it for no commit."""
     rig = Rig()
     await rig.driver.stop()
@@ -276,7 +276,7 @@ async def test_a_greedy_client_leaves_others_their_turn() -> None:
     await rig.driver.stop()
 
 
-async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
+async def test_a_long_turn_makes_the_next_ones_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig()
@@ -309,7 +309,9 @@ async def test_the_store_knows_the_clock_from_the_start_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("decided", [True, False])
-async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(decided: bool) -> None:
+async def test_a_client_that_left_before_its_verdict_is_kept_until_then_and_no_longer(
+    decided: bool,
+) -> None:
     rig = Rig(EngineLimits(connect_timeout_s=60 if decided else 0.01))
     rig.server.authenticate = Later()
     wire = WireInMemory()
@@ -388,7 +390,7 @@ def windows(rig: Rig) -> list[int]:
     return [len(progress.in_flight()) for progress in rig.store.memory.recover().progress.values()]
 
 
-async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
+async def test_the_progress_of_a_session_is_stored_a_little_later() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
     await until(lambda: not rig.server.context.batch.changed_states)
@@ -401,7 +403,7 @@ async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
     await rig.driver.stop()
 
 
-async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -> None:
+async def test_the_progress_of_a_session_is_stored_with_what_somebody_waits_for() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
     await until(lambda: not rig.server.context.batch.changed_states)
@@ -412,7 +414,7 @@ async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -
     await rig.driver.stop()
 
 
-async def test_that_a_session_went_on_is_stored_before_the_end() -> None:
+async def test_the_progress_of_a_session_is_stored_before_the_end() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
     send(subscriber, Puback(1))
@@ -474,7 +476,7 @@ async def test_a_broker_is_stopped_while_its_store_fails() -> None:
     assert rig.failures
 
 
-async def test_who_has_not_connected_yet_is_not_served_after_the_stop() -> None:
+async def test_a_client_not_yet_connected_is_not_served_after_the_stop() -> None:
     """Nor is one whose connection stands only then: its handshake was under way."""
     rig = Rig()
     waiting_wire = WireInMemory()
@@ -494,7 +496,7 @@ async def test_who_has_not_connected_yet_is_not_served_after_the_stop() -> None:
     assert not rig.driver._peers
 
 
-async def test_who_has_not_connected_yet_is_not_served_after_the_store_failed() -> None:
+async def test_a_client_not_yet_connected_is_not_served_after_the_store_failed() -> None:
     rig = Rig()
     wire = WireInMemory()
     wire.endpoint = peer = rig.driver.accept(wire, rig.server.limits)
@@ -538,7 +540,7 @@ async def test_a_client_whose_packets_take_long_is_the_worst_that_was_measured()
     await rig.driver.stop()
 
 
-async def test_how_long_a_commit_took_is_measured_with_its_size() -> None:
+async def test_the_time_of_a_commit_is_measured_with_its_size() -> None:
     rig = Rig()
     publisher, _ = rig.connect("p")
     await until(lambda: rig.store.attempts)
@@ -602,7 +604,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, s_max: float, *names: str) -> None:
     monkeypatch.setattr(driver, "NEXT", following)
 
 
-async def test_what_was_taken_over_is_acknowledged_before_the_sockets_are_closed() -> None:
+async def test_a_message_taken_over_is_acknowledged_before_the_sockets_are_closed() -> None:
     rig = Rig()
     publisher, wire = rig.connect("p")
     await until(lambda: wire.written)
@@ -708,7 +710,7 @@ async def test_a_peer_that_never_closes_holds_no_stop(monkeypatch: pytest.Monkey
     assert wire.closed
 
 
-async def test_who_is_sent_away_does_not_wait_for_ever_for_a_commit(
+async def test_a_client_sent_away_does_not_wait_for_ever_for_a_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(driver, "DRAIN_S_MAX", 0.1)
@@ -726,7 +728,7 @@ async def test_who_is_sent_away_does_not_wait_for_ever_for_a_commit(
     assert len(wire.written) == 4, "the CONNACK alone"
 
 
-async def test_who_is_sent_away_is_closed_when_the_store_begins_to_fail() -> None:
+async def test_a_client_sent_away_is_closed_when_the_store_begins_to_fail() -> None:
     rig = Rig(store_retry_s_max=3600)
     publisher, wire = rig.connect("p")
     await until(lambda: wire.written)

@@ -109,7 +109,9 @@ def test_bytes_pass_as_they_are_and_each_packet_has_its_line(
     ]
 
 
-def test_what_is_no_packet_is_passed_on_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_text_that_is_no_packet_is_passed_on_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     endpoint = Other()
     with caplog.at_level(logging.DEBUG, LOGGER):
         traced = TracedPeer(endpoint, "client c", 5)

@@ -53,14 +53,16 @@ def test_many_are_asked_in_portions_and_each_once_a_second() -> None:
     ("found", "patience_s", "gone_at_s"),
     [(BROKEN, 90.0, 1), (FINISHED, 5.0, 5), (FINISHED, 0.0, 60), (ESTABLISHED, 5.0, None)],
 )
-def test_when_it_is_given_up(found: int, patience_s: float, gone_at_s: int | None) -> None:
+def test_a_paused_peer_is_given_up_at_its_time(
+    found: int, patience_s: float, gone_at_s: int | None
+) -> None:
     peers, one = PausedPeers(), Paused(found, patience_s)
     peers.add(one.peer, 100.0)
     gone = [second for second in range(1, 100) if asked_at(peers, 100.0 + second)]
     assert gone == ([gone_at_s] if gone_at_s is not None else [])
 
 
-def test_who_is_read_again_or_not_let_in_yet_is_not_asked() -> None:
+def test_a_peer_read_again_or_not_let_in_yet_is_not_asked() -> None:
     peers, read, waits = PausedPeers(), Paused(BROKEN), Paused(BROKEN)
     waits.state = AWAIT_VERDICT
     for one in (read, waits):

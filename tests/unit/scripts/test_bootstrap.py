@@ -79,7 +79,7 @@ def test_a_subset_of_a_lock_file_is_pinned_as_it_was() -> None:
     assert bootstrap.pins_of({"a", "b"}, locked) == expected
 
 
-def test_what_compiled_modules_lead_to_is_there_when_they_are_compiled(
+def test_each_package_that_compiled_modules_lead_to_is_there_when_they_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the types of a package mypyc would make other C of what uses them."""
@@ -119,7 +119,9 @@ def test_a_build_has_the_listed_modules_as_machine_code_and_no_others(
     assert built == (listed if build_kind() == "compiled" else set())
 
 
-def test_what_needs_its_annotations_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_needs_its_annotations_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The schema of a compiled struct cannot be made: its annotations are gone."""
     monkeypatch.chdir(ROOT)
     structs = [

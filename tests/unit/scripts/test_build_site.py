@@ -50,7 +50,7 @@ def test_a_page_without_a_place_is_told_and_so_is_a_place_without_a_page() -> No
         "@font-face { src: url(https://fonts.example/a.woff2) }",
     ],
 )
-def test_what_is_loaded_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
+def test_a_file_loaded_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(f"<a href='https://example.org'>a link</a>{text}")
     assert len(list(loaded_from_elsewhere(tmp_path))) == 1
 

@@ -45,7 +45,7 @@ def test_citations(text: str, expected: list[str]) -> None:
     assert list(citations(text)) == expected
 
 
-def test_what_counts_as_a_test() -> None:
+def test_a_citation_counts_for_the_test_it_stands_in() -> None:
     source = '''
 """Module [A]."""
 CASES = [pytest.param(1, id="case [B]"), pytest.param(2, marks=pytest.mark.xfail, id="bad [C]")]

@@ -40,7 +40,7 @@ def test_modules_and_their_names_may_be_named(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("text", ["{}", 'name = "{}"', "see `{}`.", "python -m {} --help"])
-def test_what_is_gone_may_not(name: str, text: str) -> None:
+def test_a_module_that_is_gone_may_not_be_named(name: str, text: str) -> None:
     assert list(missing_modules(text.format(name), DOCUMENT)) == [name]
 
 

@@ -51,7 +51,7 @@ def line(at: str, figures: dict[str, float], commit: str = "a") -> Line:
     return Line(at, commit, False, "compiled", "2 cores", 0.5, 10, 0.2, "", figures, "gcc 12")
 
 
-def test_what_a_function_calls_is_not_counted_for_it() -> None:
+def test_the_cost_of_a_call_is_not_counted_for_its_caller() -> None:
     counts = read_counts(DUMP.splitlines())
     assert counts["malloc"] == 100, "and not the 5,000 of its call"
     assert counts.total() == 847, "as the file says"

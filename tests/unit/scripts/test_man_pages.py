@@ -22,7 +22,7 @@ def test_every_command_has_its_page() -> None:
     assert r".B \-\-data\-dir DIR" in pages["penstock-serve.1"]
 
 
-def test_what_troff_would_obey_is_text() -> None:
+def test_a_line_that_troff_would_obey_is_text() -> None:
     document = "# Commands\n\n## penstock x\n\n.so /etc/passwd\n\n| `--a\\|b` | 'quoted' \\n |\n"
     text = man_pages(document, "1")["penstock-x.1"]
     assert "\n\\&.so /etc/passwd\n" in text

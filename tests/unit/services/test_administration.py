@@ -143,7 +143,7 @@ async def test_lists_that_nobody_goes_on_with_are_forgotten(
         ListSessions(SessionFilter(address="a/b")),
     ],
 )
-async def test_what_cannot_be_asked_is_one_sentence(
+async def test_an_impossible_request_is_one_sentence(
     operator: Administration, asked: ListSessions
 ) -> None:
     with pytest.raises(ConfigError):
@@ -152,7 +152,7 @@ async def test_what_cannot_be_asked_is_one_sentence(
         await operator.clear(ClearRetained("a/#/b"))
 
 
-async def test_whoever_is_connected_is_removed_only_where_that_is_meant(
+async def test_a_connected_client_is_removed_only_where_that_is_meant(
     bench: Bench, operator: Administration
 ) -> None:
     line = bench.join("here", durable=True)
@@ -162,14 +162,14 @@ async def test_whoever_is_connected_is_removed_only_where_that_is_meant(
     assert line.connection.link.is_closed
 
 
-async def test_what_is_answered_is_on_disk(bench: Bench, operator: Administration) -> None:
+async def test_an_answered_change_is_on_disk(bench: Bench, operator: Administration) -> None:
     await operator.remove(RemoveSessions(SessionFilter()))
     assert bench.store.recover().sessions == []
     await operator.clear(ClearRetained("#"))
     assert bench.store.recover().retained == []
 
 
-async def test_who_is_away_is_not_kicked(operator: Administration) -> None:
+async def test_a_client_that_is_away_is_not_kicked(operator: Administration) -> None:
     assert (await operator.kick(Kick(SessionFilter()))).count == 0
 
 

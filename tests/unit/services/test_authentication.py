@@ -122,7 +122,7 @@ async def test_a_password_that_was_right_is_checked_again_when_files_were_read(
     assert await logins.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
 
 
-async def test_who_was_right_pays_for_its_own_mistakes_alone(shared: Logins) -> None:
+async def test_a_user_who_was_right_pays_for_its_own_mistakes_alone(shared: Logins) -> None:
     assert shared.judge("alice", "right") is None
     assert await shared.verdict() == reasons.SUCCESS
     assert shared.judge("bob", "wrong") is None
@@ -226,7 +226,7 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
     logins.authentication.close()
 
 
-def test_who_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
+def test_an_address_that_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
     here, elsewhere = "127.0.0.1:1", "192.0.2.9:1"
     options = LoginQueueOptions(burst=0, delay_s=3600.0, delay_s_max=3600.0)
     guard: LoginGuard[LoginCheck] = LoginGuard(options, 10, ("127.0.0.0/8",))

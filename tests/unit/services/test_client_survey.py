@@ -67,7 +67,9 @@ async def test_many_are_looked_at_in_portions_and_those_away_have_no_window(
     assert loop.turns >= SESSIONS // client_survey.VISITS
 
 
-async def test_whoever_asks_too_soon_gets_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_asks_too_soon_gets_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench()
     survey, _ = survey_of(bench)
     now_s = time.monotonic()

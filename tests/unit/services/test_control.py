@@ -19,7 +19,7 @@ from penstock.store.manifest import Manifest
 from tests.support.deadline import DEADLINE_S
 
 
-async def test_what_nobody_does_is_answered_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_request_that_nobody_does_is_answered_with_a_sentence(tmp_path: Path) -> None:
     control = Control(tmp_path)
     await control.open()
     with pytest.raises(StoreError, match="cannot do this as it was started"):
@@ -27,7 +27,7 @@ async def test_what_nobody_does_is_answered_with_a_sentence(tmp_path: Path) -> N
     await control.close()
 
 
-async def test_who_asks_nothing_does_not_hold_up_the_end(
+async def test_a_caller_that_asks_nothing_does_not_hold_up_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.services.control._REQUEST_S_MAX", 3600.0)
@@ -43,7 +43,7 @@ async def test_who_asks_nothing_does_not_hold_up_the_end(
     assert not control._receive_tasks
 
 
-async def test_what_is_being_done_is_done_to_its_end(tmp_path: Path) -> None:
+async def test_a_request_being_done_is_done_to_its_end(tmp_path: Path) -> None:
     control = Control(tmp_path)
     begun, may_end = asyncio.Event(), asyncio.Event()
     made = Manifest("epoch", 0, 5, 1, "now", "0")
@@ -118,7 +118,7 @@ def test_a_broker_that_stands_still_is_not_waited_for_for_ever(tmp_path: Path) -
             ask(tmp_path, Backup("/backup"), Manifest, 0.05)
 
 
-async def test_what_takes_long_shows_signs_of_life(
+async def test_a_request_that_takes_long_shows_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker may work for many times as long as a command would wait in silence."""
@@ -146,7 +146,7 @@ async def test_what_takes_long_shows_signs_of_life(
     await control.close()
 
 
-async def test_what_nobody_waits_for_any_more_is_not_done(
+async def test_a_request_that_nobody_waits_for_any_more_is_not_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A broker that was stopped and went on emptied itself, long after the command had said that it
@@ -214,7 +214,7 @@ def test_signs_of_life_do_not_make_a_command_wait_for_ever(tmp_path: Path) -> No
         alive.join(DEADLINE_S)
 
 
-def test_who_goes_away_before_the_answer_leaves_no_traceback(
+def test_a_caller_that_goes_away_before_the_answer_leaves_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the loop of the broker, whose transports raise RuntimeError when they are closed."""

@@ -56,7 +56,7 @@ def test_nothing_is_said_while_nobody_asks(telling: Telling) -> None:
 
 
 @pytest.mark.parametrize("topic_filter", ["$penstock/flow/#", "$penstock/#", "$penstock/+/#"])
-def test_who_asks_gets_every_session_and_then_the_summary(
+def test_a_watcher_gets_every_session_and_then_the_summary(
     telling: Telling, topic_filter: str
 ) -> None:
     telling.bench.join("a")
@@ -192,7 +192,7 @@ def test_the_json_tells_it_all(telling: Telling) -> None:
     }
 
 
-def test_what_the_wire_holds_counts_as_unwritten(telling: Telling) -> None:
+def test_each_byte_that_the_wire_holds_counts_as_unwritten(telling: Telling) -> None:
     slow = telling.bench.join("slow")
     line = telling.watcher("$penstock/flow/slow")
     telling.buffered[slow.connection.link] = 1_000_000

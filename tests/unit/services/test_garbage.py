@@ -51,7 +51,7 @@ def begin() -> None:
         collect_in_portions()
 
 
-def test_what_there_is_at_the_start_is_set_aside() -> None:
+def test_an_object_there_at_the_start_is_set_aside() -> None:
     node, garbage = Node(), cycle()
     assert is_looked_at(node)
     begin()
@@ -111,7 +111,7 @@ def test_a_full_collection_does_not_come_by_itself() -> None:
     del kept
 
 
-def test_what_is_aside_is_freed_by_its_reference_count() -> None:
+def test_an_object_set_aside_is_freed_by_its_reference_count() -> None:
     node = Node()
     reference = weakref.ref(node)
     begin()
@@ -119,7 +119,7 @@ def test_what_is_aside_is_freed_by_its_reference_count() -> None:
     assert reference() is None
 
 
-def test_what_is_recovered_is_not_looked_at_once() -> None:
+def test_a_recovered_object_is_not_looked_at_once() -> None:
     begin()
     before = [generation["collections"] for generation in gc.get_stats()]
     with freezing():

@@ -14,7 +14,7 @@ def closed() -> Link:
     return link
 
 
-def test_what_was_right_is_known_for_its_time_after_the_client_left() -> None:
+def test_a_password_that_was_right_is_known_for_its_time_after_the_client_left() -> None:
     verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     assert not verified.renew(key, closed(), 0.0)
@@ -37,7 +37,7 @@ def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() ->
     assert verified.renew(key, closed(), 1004.0)
 
 
-def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
+def test_a_connected_client_is_known_however_long_ago_that_began() -> None:
     verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     verified.remember(key, Link(Turn()), 0.0)
@@ -45,7 +45,7 @@ def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
     assert not verified.renew(key, closed(), 2000.0)
 
 
-def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
+def test_a_client_that_left_is_forgotten_without_being_asked_for() -> None:
     verified = LoginCache(10.0)
     for number in range(100):
         verified.remember(verified.key_of(f"user{number}", PASSWORD), closed(), 0.0)
@@ -65,7 +65,7 @@ def test_another_process_has_another_key() -> None:
     assert LoginCache(10.0).key_of("alice", PASSWORD) != LoginCache(10.0).key_of("alice", PASSWORD)
 
 
-def test_it_is_bounded_and_the_oldest_login_goes() -> None:
+def test_the_cache_is_bounded_and_the_oldest_login_goes() -> None:
     verified = LoginCache(10.0, logins_max=2)
     keys = [verified.key_of(name, PASSWORD) for name in ("a", "b", "c")]
     verified.remember(keys[0], closed(), 0.0)

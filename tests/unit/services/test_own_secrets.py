@@ -24,7 +24,9 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_it_is_made_once_and_nobody_else_reads_it(keep: Keep, name: str, tmp_path: Path) -> None:
+def test_a_secret_is_made_once_and_nobody_else_reads_it(
+    keep: Keep, name: str, tmp_path: Path
+) -> None:
     keep(tmp_path)
     made = (tmp_path / name).read_bytes()
     (tmp_path / name).chmod(0o644)
@@ -44,7 +46,7 @@ def test_a_damaged_one_is_made_anew(keep: Keep, name: str, left: bytes, tmp_path
 
 
 @BOTH
-def test_its_bytes_are_synced_before_its_name_is(
+def test_the_bytes_of_a_secret_are_synced_before_its_name_is(
     keep: Keep, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = os.fsync

@@ -112,7 +112,7 @@ async def test_a_stop_waits_for_no_ranking() -> None:
             await one
 
 
-async def test_what_cannot_be_asked_is_one_sentence() -> None:
+async def test_an_impossible_request_is_one_sentence() -> None:
     served = rankings_of(Bench())
     for asked in (
         RankSessions(limit=0),

@@ -121,7 +121,9 @@ async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> Non
     assert leases(tmp_path / "missing").lowest_leased_offset() == 5
 
 
-async def test_who_asks_again_before_the_lease_is_kept_waits_for_it_too(tmp_path: Path) -> None:
+async def test_a_reader_that_asks_again_before_the_lease_is_kept_waits_for_it_too(
+    tmp_path: Path,
+) -> None:
     made = leases(tmp_path)
     asked = [asyncio.create_task(made.lease(asks(5))) for _ in range(2)]
     done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +183,7 @@ async def test_a_table_moves_only_over_ranges_that_begin_where_it_is(tmp_path: P
         max_size=12,
     ),
 )
-def test_whatever_is_killed_each_receipt_is_published_before_the_table_has_moved_past(
+def test_each_receipt_is_published_before_the_table_has_moved_past_whatever_is_killed(
     asking: set[int], steps: list[tuple[int, int, str]]
 ) -> None:
     async def live(path: Path) -> None:

@@ -121,7 +121,7 @@ def test_nobody_is_registered_where_none_may_be() -> None:
         known(readers_max=0).lease(asks(), END, 0.0)
 
 
-def test_what_leaves_the_log_all_the_same_is_counted() -> None:
+def test_each_message_that_leaves_the_log_all_the_same_is_counted() -> None:
     readers = known()
     readers.lease(asks("a", 10), END, 0.0)
     readers.lease(asks("b", 30), END, 0.0)

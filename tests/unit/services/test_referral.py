@@ -115,7 +115,7 @@ def test_a_version_that_the_listener_does_not_accept_is_refused() -> None:
         b"\xff" * 16,
     ],
 )
-def test_what_is_no_connect_gets_no_answer(data: bytes) -> None:
+def test_a_packet_that_is_no_connect_gets_no_answer(data: bytes) -> None:
     tested = referral()
     tested.receive(data, PRIMARY)
     assert tested.is_over
@@ -133,7 +133,7 @@ def test_a_huge_connect_is_refused_by_its_length() -> None:
     assert parse_answer(tested, V5).reason_code == reasons.PACKET_TOO_LARGE
 
 
-def test_it_waits_as_long_as_the_broker_however_slow_the_bytes() -> None:
+def test_a_standby_waits_as_long_as_the_broker_however_slow_the_bytes() -> None:
     tested = referral(connect_timeout_s=7.0)
     whole = encode(Connect("c", V311, True, 0), V311)
     for number in range(len(whole) - 1):
@@ -186,7 +186,7 @@ def test_any_bytes_are_answered_or_not_and_never_fail(pieces: list[bytes], prima
             assert tested.because
 
 
-def test_what_follows_is_ignored() -> None:
+def test_a_connect_behind_another_packet_is_ignored() -> None:
     tested = referral()
     tested.receive(encode(Pingreq(), V311), PRIMARY)
     tested.receive(encode(Connect("c", V5, True, 0), V5), PRIMARY)

@@ -50,7 +50,7 @@ class Trouble:
             self._loop.call_soon_threadsafe(self.works.set)
 
 
-async def test_it_goes_on_after_any_failure(
+async def test_retention_goes_on_after_any_failure(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
@@ -90,7 +90,9 @@ class Much:
         self._loop.call_soon_threadsafe(self.trimmed.set)
 
 
-async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retention_goes_on_until_nothing_is_left_to_remove(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One call does a bounded amount of work; the log must not outgrow that."""
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Much()
@@ -132,7 +134,7 @@ async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch
     assert turns > 2
 
 
-def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
+def test_a_message_taken_over_while_sessions_are_asked_is_kept() -> None:
     pair = Pair()
     pair.publish(*numbered(3))
     pair.bench.commit()
@@ -204,7 +206,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     assert (limit, leased_from, leased_bytes_max) == (bytes_max or 2**63, 7, expected)
 
 
-async def test_what_no_session_needs_leaves_memory_at_once(
+async def test_a_message_that_no_session_needs_leaves_memory_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a client that is away has not got stays, and all behind it; nothing else does."""

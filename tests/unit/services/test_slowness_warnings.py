@@ -76,7 +76,7 @@ def test_a_client_is_not_blamed_for_a_processor_that_others_had(measured: Measur
     assert "had the processor for 0.1 s of that time only" in line
 
 
-def test_what_has_no_single_cause_says_so(measured: Measured) -> None:
+def test_a_warning_without_a_single_cause_says_so(measured: Measured) -> None:
     measured.measures.record_tick(0.6, 0.8)
     (line,) = measured.tick()
     assert "nothing that stands out" in line

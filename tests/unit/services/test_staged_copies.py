@@ -51,7 +51,7 @@ def test_another_machine_has_the_files_of_a_batch(
     assert payloads_in(second, staged_batch) == [b"one", b"two"]
 
 
-def test_what_only_one_machine_decided_is_undecided_again(
+def test_a_batch_that_only_one_machine_decided_is_undecided_again(
     store: RocksStore, tmp_path: Path
 ) -> None:
     first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")

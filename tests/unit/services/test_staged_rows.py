@@ -102,7 +102,7 @@ async def test_sets_of_several_sinks_take_turns(
     assert "bbbb" not in order
 
 
-async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
+async def test_a_caller_is_not_kept_waiting_while_the_store_cannot_write(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
@@ -164,7 +164,7 @@ async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> 
     assert len(running.log()) == 3
 
 
-async def test_what_nobody_decides_is_removed_when_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_batch_that_nobody_decides_is_removed_when_its_time_is_over(tmp_path: Path) -> None:
     running = Running(tmp_path, EngineLimits(), expiry_s=3600.0)
     running.propose("s", 0, 3)
     for path in staged_files(tmp_path, ".arrow"):

@@ -31,7 +31,7 @@ def names(path: Path) -> list[str]:
     return [found.name for found in path.iterdir()]
 
 
-async def test_what_was_written_is_read(tmp_path: Path) -> None:
+async def test_a_written_record_is_read(tmp_path: Path) -> None:
     assert kept(tmp_path).read() == []
     file = kept(tmp_path)
     await asyncio.gather(*(file.write(lambda: [Entry("a"), Entry("b")]) for _ in range(5)))
@@ -65,7 +65,7 @@ async def test_a_damaged_file_refuses_a_start_each_time_and_says_what_to_do(
     assert names(tmp_path) == ["entries.json"]
 
 
-async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_behind(tmp_path: Path) -> None:
     file = kept(tmp_path / "missing")
     with pytest.raises(StoreUnavailable, match="cannot be written: No such file"):
         await file.write(lambda: [Entry("a")])

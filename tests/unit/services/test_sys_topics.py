@@ -24,7 +24,9 @@ from tests.unit.engine.bench import Bench, Line, publishes
 INTERVAL_S = 10.0
 
 
-def test_what_is_resident_now_is_never_more_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_resident_now_is_never_more_than_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The system updates the two at different moments."""
 
     class Late:
@@ -224,7 +226,7 @@ def test_packets_messages_and_bytes_are_counted(told: Told) -> None:
     assert grown("log/latest") == grown("messages/stored") == 3
 
 
-def test_what_a_closed_connection_does_not_get_is_not_counted_as_sent(told: Told) -> None:
+def test_a_message_that_a_closed_connection_does_not_get_is_not_counted_as_sent(told: Told) -> None:
     bench = told.bench
     line = bench.subscriber("s", "t", 1)
     before = told.values()["messages/sent"]
@@ -278,7 +280,7 @@ def test_a_group_gets_each_change_once_and_only_while_someone_is_there(told: Tol
     assert [sessions[name].queue_length for name in ("a", "b")] == [0, 0]
 
 
-def test_what_an_acknowledgement_promises_is_told(told: Told) -> None:
+def test_the_promise_of_an_acknowledgement_is_told(told: Told) -> None:
     assert told.values()["acknowledged_when"] == "memory"
     assert told.values()["acknowledged_in_memory"] == ""
     told.bench.server.options = ServerOptions(acknowledge_in_memory=("a/#", "+/b"))

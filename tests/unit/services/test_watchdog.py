@@ -68,7 +68,7 @@ def test_the_status_names_what_is_wrong_with_the_store() -> None:
         ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "43"}, 0.0),  # of the process before
     ],
 )
-def test_whose_watchdog_it_is(environ: dict[str, str], seconds: float) -> None:
+def test_a_watchdog_of_another_process_is_not_ours(environ: dict[str, str], seconds: float) -> None:
     assert ServiceManager(environ, 42).watchdog_s == seconds
 
 

@@ -73,7 +73,7 @@ def test_a_message_has_several_rows_or_none() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_kept_of_a_message_is_declared() -> None:
+def test_the_metadata_kept_of_a_message_is_declared() -> None:
     everything = ("received_at", "topic", "client_id", "qos", "retain")
     assert declared(metadata=everything).schema.names == [
         "epoch", "offset", *everything, "line", "machine", "value", "date",
@@ -228,7 +228,7 @@ def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(
         declared(**settings)
 
 
-def test_it_looks_only_at_the_columns_that_rows_and_dead_letters_need() -> None:
+def test_the_split_looks_only_at_the_columns_that_rows_and_dead_letters_need() -> None:
     sorting = declared(metadata=["client_id"]).split
     assert sorting.columns == ["epoch", "offset", "received_at", "topic", "payload", "client_id"]
     found = messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"))

@@ -97,7 +97,9 @@ def test_the_commit_that_creates_the_table_has_its_end(table: DeltaMessageTable)
     assert found.transaction_version(f"penstock-log:{EPOCH}/messages/#") == 10
 
 
-def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: DeltaMessageTable) -> None:
+def test_a_file_that_a_batch_replaces_leaves_the_table_with_its_commit(
+    table: DeltaMessageTable,
+) -> None:
     commit(table, [*written(table, 0, 5), *written(table, 5, 10)])
     first = table.present_files()[0]
     batch = PlannedBatch(SELECTION, 10, 22)
@@ -263,7 +265,7 @@ def test_a_commit_is_synced_with_the_names_that_lead_to_it(
 
 
 @pytest.mark.parametrize("ask", ["commit", "landed"])
-def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
+def test_a_commit_of_an_attempt_before_is_synced_before_it_is_believed(
     table: DeltaMessageTable, synced: list[str], ask: str
 ) -> None:
     killed_before_it_synced(table_at(table.path), 0, 10)

@@ -107,7 +107,7 @@ def test_a_mistake_is_one_sentence(settings: dict[str, Any], sentence: str) -> N
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_what_is_computed_is_a_part_of_what_a_table_holds() -> None:
+def test_the_computation_is_a_part_of_what_a_table_holds() -> None:
     one = derived().selection("e").description
     assert one.endswith(", as windows of 60 s every 60 s of received_at by topic: count = count")
     assert derived(window_s=30).selection("e").description != one

@@ -83,7 +83,7 @@ def test_an_error_of_ours_is_found_again() -> None:
         ("y" * 10_000, "y" * SENTENCE_CHARACTERS_MAX + "…"),
     ],
 )
-def test_whatever_the_text_is_there_is_a_line(text: str, sentence: str) -> None:
+def test_any_text_has_one_line(text: str, sentence: str) -> None:
     assert find_cause(text) == sentence
 
 
@@ -95,7 +95,7 @@ def test_errors_of_others_are_named_by_their_class() -> None:
     assert error_sentence(MemoryError()) == "MemoryError"
 
 
-def test_what_a_library_says_over_several_lines_is_one_sentence() -> None:
+def test_an_error_of_several_lines_from_a_library_is_one_sentence() -> None:
     """As deltalake says that a file cannot be opened."""
     said = "Generic error\n          \x1b[31m↳\x1b[0m Not a directory (os error 20)\n"
     error = TableCommitFailed(f"batch 0 could not be committed: {said}")

@@ -37,7 +37,7 @@ def test_a_location_is_where_spark_has_it(location: str, uri: str | None) -> Non
     assert _uri(location) == uri
 
 
-def test_what_nobody_knows_is_no_directory_here(
+def test_an_unknown_scheme_is_no_directory_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

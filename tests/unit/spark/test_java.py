@@ -57,7 +57,7 @@ def test_an_old_java_is_passed_over(
     assert find_java_home() == str(new)
 
 
-def test_where_there_is_none_the_sentence_says_what_was_found_and_what_to_install(
+def test_the_error_without_a_java_says_what_was_found_and_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(stand_in(tmp_path / "old", "11", has_module=False)))

@@ -112,7 +112,7 @@ def test_a_device_that_was_away_for_a_month_has_all_its_windows() -> None:
     ]
 
 
-def test_what_is_late_is_counted_in_a_row_without_a_window() -> None:
+def test_a_late_message_is_counted_in_a_row_without_a_window() -> None:
     spark = watched(watermark_s=20)
     assert [row[:4] for row in told(spark.test("a", said(0, 85)))] == [(0, 60, 0, 1)]
     rows = said(59, 61, None, NOW_S + 21, NOW_S + 20, offset=2)  # late, not, none, future, not
@@ -140,7 +140,7 @@ def test_sessions_are_joined_by_what_comes_late() -> None:
     assert told(spark.test("a", said(200, 400, offset=6)))[0][:4] == (200, 200, 6, 1)
 
 
-def test_who_is_not_heard_of_is_written_and_forgotten() -> None:
+def test_a_key_not_heard_of_is_written_and_forgotten() -> None:
     spark = watched(idle_s=1000)
     spark.test("a", said(0))
     due_ms = (NOW_S + 1000) * 1000
@@ -154,7 +154,7 @@ def test_who_is_not_heard_of_is_written_and_forgotten() -> None:
     ]
 
 
-def test_who_comes_back_after_the_time_is_taken_for_new_before_the_timer_says_so() -> None:
+def test_a_key_that_comes_back_after_the_time_is_taken_for_new_before_the_timer_says_so() -> None:
     spark = watched(idle_s=1000)
     spark.test("a", said(500))
     found = told(spark.test("a", said(0, 71, received=NOW_S + 1000, offset=1)))
@@ -188,7 +188,7 @@ SHIFTS = st.lists(st.integers(-80, 200), min_size=1, max_size=25)
 
 
 @given(SHIFTS, st.sets(st.integers(1, 24)), st.sampled_from(["windowed", "sessions"]))
-def test_how_the_log_is_cut_into_batches_changes_nothing(
+def test_the_cut_of_the_log_into_batches_changes_nothing(
     shifts: list[int], cuts: set[int], kind: str
 ) -> None:
     times = list(itertools.accumulate(shifts))

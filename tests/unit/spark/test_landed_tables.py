@@ -114,7 +114,9 @@ def test_of_writers_that_race_one_lands(kind: str, open_table: Open, *, exists: 
     assert offsets(kind, open_table()) == list(range(10))
 
 
-def test_where_landing_begins_is_stored_before_there_are_rows_and_once(open_table: Open) -> None:
+def test_the_beginning_of_landing_is_stored_before_there_are_rows_and_once(
+    open_table: Open,
+) -> None:
     """`latest` is another offset each time that it is asked for."""
     table = open_table()
     assert table.commit(PlannedBatch(SELECTION, 0, 7, 7), []) is Outcome.LANDED
@@ -408,7 +410,7 @@ def test_only_the_latest_commits_are_kept(
 # -- Iceberg ----------------------------------------------------------------------------------
 
 
-def test_what_the_catalog_points_to_is_synced_first(
+def test_each_file_that_the_catalog_points_to_is_synced_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []

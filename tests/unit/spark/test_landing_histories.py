@@ -29,7 +29,7 @@ def test_each_message_lands_once_whatever_is_killed_put_back_or_run_twice(tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_the_log_has_left_more_than_once_is_marked_each_time(
+def test_an_epoch_that_the_log_has_left_more_than_once_is_marked_each_time(
     tmp_path: Path, seed: int
 ) -> None:
     """It is put back to one copy again and again; the epoch between is none of its own any more."""

@@ -110,7 +110,7 @@ def test_times_mean_the_same_for_every_broker() -> None:
     assert not error.or_latest
 
 
-def test_what_spark_adds_to_the_options_of_a_table_is_no_mistake() -> None:
+def test_an_option_that_spark_adds_to_those_of_a_table_is_no_mistake() -> None:
     added = {"provider": "penstock", "owner": "root", "location": "file:/w/t", "a": "b"}
     assert parse_options(added) == parse_options({})
 
@@ -224,7 +224,9 @@ def test_a_mistake_is_one_sentence(options: dict[str, str], sentence: str) -> No
         ({"startingOffsets": '{"0": -1}'}, 'startingOffsets: "latest" is for spark.readStream'),
     ],
 )
-def test_what_means_nothing_to_a_batch_is_refused(options: dict[str, str], sentence: str) -> None:
+def test_an_option_that_means_nothing_to_a_batch_is_refused(
+    options: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse_options(options).check_batch()
     for memory in ({"checkpointLocation": "c"}, {"groupId": "etl"}):
@@ -241,7 +243,9 @@ def test_what_means_nothing_to_a_batch_is_refused(options: dict[str, str], sente
         ({"endingTimestamp": "0"}, "option endingTimestamp is for spark.read; a stream has no end"),
     ],
 )
-def test_what_means_nothing_to_a_stream_is_refused(options: dict[str, str], sentence: str) -> None:
+def test_an_option_that_means_nothing_to_a_stream_is_refused(
+    options: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse_options(options).check_stream()
     parse_options(options).check_batch()

@@ -194,7 +194,7 @@ def declared(**settings: Any) -> DeclaredTable:
         ({"partition_by": ["at"]}, "with format iceberg also hour(…) of it"),
     ],
 )
-def test_what_cannot_be_a_partition_is_told_in_one_sentence(
+def test_an_impossible_partition_is_told_in_one_sentence(
     settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:

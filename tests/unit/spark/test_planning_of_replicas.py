@@ -96,7 +96,7 @@ def test_a_query_waits_where_only_a_replica_with_less_is_left_and_never_goes_bac
     planner.stop()
 
 
-def test_what_no_replica_has_is_missing(given: dict[str, str]) -> None:
+def test_an_offset_that_no_replica_has_is_missing(given: dict[str, str]) -> None:
     planner = StreamReader(parse_options({**given, **IMPATIENT}), ["offset"])
     with pytest.raises(OffsetOutOfRange, match="at offset 31, and the log ends at 30"):
         planner.latestOffset(at(31), planner.getDefaultReadLimit())

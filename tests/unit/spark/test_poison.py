@@ -77,7 +77,7 @@ def test_all_of_a_batch_may_be_poison() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no space"), ConfigError("no such file")])
-def test_what_is_no_fault_of_a_message_makes_no_dead_letter(error: Exception) -> None:
+def test_an_error_that_is_no_fault_of_a_message_makes_no_dead_letter(error: Exception) -> None:
     sorting = fragile(error)
     with pytest.raises(type(error), match="no s"):
         sorting(messages(("plant/a/1/temp", b"1"), ("plant/a/1/temp", b"poison")))

@@ -58,7 +58,7 @@ def test_starts_that_are_counted_stand_in_the_position(logs: dict[str, LogPositi
         {"0": 5, "epoch": "e", "mark": "x"},
     ],
 )
-def test_what_is_no_position_is_told(kept: dict[str, Any]) -> None:
+def test_a_value_that_is_no_position_is_told(kept: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="is no position in a penstock stream"):
         Position.from_spark(kept)
 

@@ -95,7 +95,7 @@ def test_bounds_of_times_are_taken_over_to_the_microsecond() -> None:
         StringStartsWith(TOPIC, "/"),
     ],
 )
-def test_what_the_log_cannot_do_is_left_to_spark(one: Filter) -> None:
+def test_a_filter_that_the_log_cannot_do_is_left_to_spark(one: Filter) -> None:
     assert push_down(PushedFilters(), [one]) == (PushedFilters(), [one])
 
 
@@ -124,7 +124,7 @@ def test_topics_are_those_of_the_filter_and_of_the_option(
     assert (pushed.topics, pushed.is_empty, left) == (topics, is_empty, [])
 
 
-def test_what_is_never_null_need_not_be_looked_at() -> None:
+def test_a_column_that_is_never_null_need_not_be_looked_at() -> None:
     assert push_down(PushedFilters(), [IsNotNull(name) for name in (OFFSET, AT, TOPIC)]) == (
         PushedFilters(),
         [],
@@ -168,7 +168,7 @@ def test_conditions_on_named_levels_become_topic_filters(
         In(MACHINE, tuple(f"m{n}" for n in range(TOPICS_MAX + 1))),
     ],
 )
-def test_what_restricts_no_level_to_its_texts_is_left_to_spark(one: Filter) -> None:
+def test_a_filter_that_restricts_no_level_to_its_texts_is_left_to_spark(one: Filter) -> None:
     chosen = PushedFilters(topics=("plant/+/+/+",))
     assert push_down(chosen, [one], PATTERN) == (chosen, [one])
 

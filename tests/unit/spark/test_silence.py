@@ -36,7 +36,7 @@ def at(spark: TwsTester, second: float) -> list[tuple[str, float, float, float |
     return told([*spark.setProcessingTime(int(second * 1000))])
 
 
-def test_who_is_not_heard_of_for_longer_than_the_limit_is_silent_once() -> None:
+def test_a_key_not_heard_of_for_longer_than_the_limit_is_silent_once() -> None:
     spark = watched()
     assert told(spark.test(KEY, heard(100, 130))) == []
     assert at(spark, 161 + SLACK_MS / 1000) == []  # of the first row; the second one came
@@ -45,7 +45,7 @@ def test_who_is_not_heard_of_for_longer_than_the_limit_is_silent_once() -> None:
     assert at(spark, 10_000) == []
 
 
-def test_who_comes_back_is_told_with_the_time_of_silence_and_watched_again() -> None:
+def test_a_key_that_comes_back_is_told_with_the_time_of_silence_and_watched_again() -> None:
     spark = watched()
     spark.test(KEY, heard(100))
     at(spark, 170)

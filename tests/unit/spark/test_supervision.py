@@ -140,7 +140,7 @@ def test_a_mistake_of_the_caller_is_not_tried_again(tmp_path: Path, error: Excep
     assert (kept.sentence, kept.gave_up) == (str(error), True)
 
 
-def test_what_is_there_now_is_tried_a_few_times_in_a_row(tmp_path: Path) -> None:
+def test_an_available_now_table_is_tried_a_few_times_in_a_row(tmp_path: Path) -> None:
     bad = SparkFailed("Spark ended the query")
     scripts: list[Script] = [[bad], [bad], [ended(0, 1), bad]]
     scripts += [[LANDING, bad]] * ATTEMPTS_MAX
@@ -287,7 +287,9 @@ def test_a_run_that_is_stopped_does_not_wait_for_the_pause(
     assert str(scene.run().error) == "x"
 
 
-def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_that_cannot_be_kept_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "penstock-failure.json.new").mkdir()
     scene = Scene(tmp_path, [[ValueError("x")], [ended(0, 1)]])
     assert scene.run().error is None

@@ -56,7 +56,7 @@ def test_tables_with_places_of_their_own_are_not(tmp_path: Path) -> None:
     assert chosen(*tables, tables_dir=tmp_path) == ["a", "aa", "b", "c"]
 
 
-def test_what_a_dry_run_shows_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_that_a_dry_run_shows_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(pa.table({"x": ["a\x1b[2J\n"]}))
     assert capsys.readouterr().out.splitlines()[2].rstrip() == "a\\u001b[2J\\n"
     assert (text_of(None), text_of(1.5), text_of("ü")) == ("", "1.5", "ü")

@@ -40,7 +40,7 @@ def test_a_full_file_is_not_written_again() -> None:
     assert groups_to_merge(files, 10, MIB, NOW_S) == []
 
 
-def test_what_would_be_longer_than_a_file_becomes_several() -> None:
+def test_a_group_longer_than_a_file_becomes_several() -> None:
     found = groups_to_merge([file(n, 5, size_bytes=MIB // 3) for n in range(10)], 10, MIB, NOW_S)
     assert numbers(found) == [[0, 1, 2], [3, 4, 5], [6, 7, 8]], "the last one waits"
 

@@ -146,7 +146,7 @@ def test_a_reader_of_an_earlier_version_keeps_its_files(kind: str, open_table: O
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_who_changes_the_files_meanwhile_comes_first(kind: str, open_table: Open) -> None:
+def test_a_writer_that_changes_the_files_meanwhile_comes_first(kind: str, open_table: Open) -> None:
     table, other = open_table(SCHEMA, ()), open_table(SCHEMA, ())
     landed(table, Upkeep([table], UpkeepDefinition(share=0)), 6)
     files = table.live_files()
@@ -280,7 +280,7 @@ def test_settings_that_became_others_are_refused_by_name() -> None:
         DerivedDefinition.model_validate(derived)
 
 
-def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
+def test_a_reader_that_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next commit is cleaned up: to look for that one only would be to see nothing new."""

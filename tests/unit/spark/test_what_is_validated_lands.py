@@ -279,7 +279,7 @@ PAYLOADS = st.one_of(
 @given(
     DECLARATIONS, st.lists(st.tuples(st.sampled_from(("plant/7/0.5", "plant/x", "a")), PAYLOADS))
 )
-def test_whatever_is_declared_and_sent_rows_and_dead_letters_are_all_messages(
+def test_rows_and_dead_letters_are_all_messages_whatever_is_declared_and_sent(
     tmp_path_factory: pytest.TempPathFactory,
     settings: dict[str, Any],
     sent: list[tuple[str, bytes]],

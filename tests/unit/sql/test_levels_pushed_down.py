@@ -45,5 +45,7 @@ def test_named_levels_become_topic_filters(
         (MACHINE == "m7") | (pc.field("n") == 7),
     ],
 )
-def test_what_restricts_no_level_to_values_reads_all(predicate: pc.Expression | None) -> None:
+def test_a_condition_that_restricts_no_level_to_values_reads_all(
+    predicate: pc.Expression | None,
+) -> None:
     assert narrowed(predicate) == ("plant/+/+/+/+",)

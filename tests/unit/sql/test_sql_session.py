@@ -241,7 +241,7 @@ def test_a_mistake_says_how_to_write_the_offset(session: SqlSession) -> None:
         session.statements("SELECT offset FROM messages")
 
 
-def test_what_is_lost_is_told_and_an_error_of_the_log_is_in_its_own_words(tmp_path: Path) -> None:
+def test_a_loss_is_told_and_an_error_of_the_log_is_in_its_own_words(tmp_path: Path) -> None:
     with LogWriter(tmp_path) as log:
         for _ in range(3):
             log.append(9)

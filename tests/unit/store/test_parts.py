@@ -61,7 +61,7 @@ def test_no_value_that_may_be_large_looks_like_a_head() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xc1", b"\xc1\x02" + bytes(30), b"\xc1\x01" + bytes(9)])
-def test_what_begins_as_a_head_and_is_none_is_refused(value: bytes) -> None:
+def test_a_value_that_begins_as_a_head_and_is_none_is_refused(value: bytes) -> None:
     with pytest.raises(StoreFormatError, match="head of a large value"):
         read_head(value)
 

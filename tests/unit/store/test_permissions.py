@@ -42,7 +42,7 @@ def test_all_of_it_is_closed_once(data_dir: Path, caplog: pytest.LogCaptureFixtu
     assert "it and 3 files in it" in caplog.text
 
 
-def test_what_a_link_leads_to_is_left_alone(data_dir: Path, tmp_path: Path) -> None:
+def test_a_file_that_a_link_leads_to_is_left_alone(data_dir: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("x")
     elsewhere.chmod(0o644)
@@ -89,7 +89,7 @@ def test_one_that_may_not_be_entered_is_told_in_a_sentence(tmp_path: Path) -> No
         closed.chmod(0o700)
 
 
-def test_what_is_made_meanwhile_is_private(tmp_path: Path) -> None:
+def test_a_file_made_meanwhile_is_private(tmp_path: Path) -> None:
     (tmp_path / "before").touch(0o666)
     with private_umask():
         (tmp_path / "made").touch(0o666)

@@ -42,7 +42,9 @@ def mended(log: bytes) -> bytes:
 
 
 @given(RECORDS)
-def test_what_rocksdb_writes_for_us_is_left_as_it_is(records: list[tuple[int, int, bytes]]) -> None:
+def test_a_log_that_rocksdb_writes_for_us_is_left_as_it_is(
+    records: list[tuple[int, int, bytes]],
+) -> None:
     log = written(records)
     assert mended(log) == log
 

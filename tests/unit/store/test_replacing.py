@@ -162,7 +162,7 @@ def test_a_second_kill_while_it_goes_on_does_no_harm(template: Case, tmp_path: P
     pytest.fail("it never ended")
 
 
-def test_where_there_is_nothing_to_finish_the_store_stays(tmp_path: Path) -> None:
+def test_a_store_stays_where_there_is_nothing_to_finish(tmp_path: Path) -> None:
     own = make_store(tmp_path / "data")
     assert finish_replacement(tmp_path / "data") is None
     assert Case(tmp_path / "data", own, "").epoch() == own

@@ -13,7 +13,7 @@ from penstock.store.chunk import (
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"garbage" * 20, encode_key(7)])
-def test_what_is_no_chunk_is_said_to_be_none(value: bytes) -> None:
+def test_a_value_that_is_no_chunk_is_said_to_be_none(value: bytes) -> None:
     with pytest.raises(StoreFormatError, match="a chunk of the log cannot be read"):
         decode_chunk(value)
 

@@ -3,7 +3,7 @@
 from penstock.stream.event_rows import EventRow
 
 
-def test_what_is_banned_does_not_hide_what_the_event_is() -> None:
+def test_the_kind_of_a_ban_does_not_hide_the_kind_of_the_event() -> None:
     fields = {"act": "ban", "kind": "client", "value": "press-7", "at": 1}
     entry = EventRow("administered", 1, "", fields).entry
     assert entry == {

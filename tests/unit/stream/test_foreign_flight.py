@@ -193,7 +193,7 @@ ACTIONS = [
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(REQUESTS, st.sampled_from(ACTIONS))
-def test_whatever_comes_is_answered_or_refused(
+def test_any_request_is_answered_or_refused(
     server: StreamServer, request_made: bytes, action: str
 ) -> None:
     """Any other exception would be a traceback in the log, and an internal error for the caller."""

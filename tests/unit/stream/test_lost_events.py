@@ -44,7 +44,9 @@ def client(log: LogWriter) -> Iterator[StreamClient]:
     served.shutdown()
 
 
-def test_what_a_repair_has_given_up_is_left_out(log: LogWriter, client: StreamClient) -> None:
+def test_an_event_that_a_repair_has_given_up_is_left_out(
+    log: LogWriter, client: StreamClient
+) -> None:
     log.give_up(5, 10)
     found, rest = newest_events(client, [], None, ALL_US, None, 100, 5.0)
     assert rest is None

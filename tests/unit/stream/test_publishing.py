@@ -95,7 +95,7 @@ def test_a_row_that_no_client_could_publish_is_named(change: dict[str, Any], sen
     assert sentence in str(caught.value)
 
 
-def test_where_it_is_not_allowed_nothing_is_taken(tmp_path: Path) -> None:
+def test_nothing_is_taken_where_publishing_is_not_allowed(tmp_path: Path) -> None:
     publishing = Publishing(tmp_path, None)
     for ask in (
         lambda: publishing.put(StageRowsRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter(())),

@@ -109,7 +109,7 @@ def test_one_that_was_put_off_is_not_asked_where_another_will_soon_do() -> None:
     assert retry.address == "a:1"
 
 
-def test_what_every_replica_refuses_is_given_up_at_once() -> None:
+def test_a_request_that_every_replica_refuses_is_given_up_at_once() -> None:
     retry = begin(ReplicaHealth())
     fail(retry, FailureKind.OTHER_EPOCH)
     fail(retry, FailureKind.TRIMMED)

@@ -43,9 +43,7 @@ def test_a_single_filter_needs_no_list() -> None:
         ({"colour": "red"}, "a ticket has no field 'colour'"),
     ],
 )
-def test_what_is_wrong_with_a_ticket_is_one_sentence(
-    changes: dict[str, object], sentence: str
-) -> None:
+def test_a_fault_of_a_ticket_is_one_sentence(changes: dict[str, object], sentence: str) -> None:
     ticket = {"stream": "s", "epoch": "e", "start": 1, "end": 2} | changes
     with pytest.raises(RequestError) as caught:
         RangeRequest.from_json(json.dumps(ticket).encode())

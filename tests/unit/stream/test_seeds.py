@@ -120,7 +120,7 @@ def test_a_service_that_others_reach_and_that_asks_for_nothing_gives_none(tmp_pa
     Seeds(tmp_path, trusts_anonymous=False).check_caller(has_token=True)
 
 
-def test_what_a_killed_service_left_is_removed(tmp_path: Path) -> None:
+def test_a_copy_that_a_killed_service_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / seeds.SEEDS_DIRECTORY / "old" / "store").mkdir(parents=True)
     Seeds(tmp_path, trusts_anonymous=True)
     assert not (tmp_path / seeds.SEEDS_DIRECTORY).exists()

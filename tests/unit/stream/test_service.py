@@ -141,7 +141,7 @@ def test_columns_can_be_chosen(log: LogWriter, client: StreamClient) -> None:
 
 
 @pytest.mark.parametrize("column", ["payload", "properties"])
-def test_what_a_reader_gets_at_once_is_bounded_in_bytes(
+def test_a_block_that_a_reader_gets_at_once_is_bounded_in_bytes(
     log: LogWriter, client: StreamClient, column: str
 ) -> None:
     """Rows that take much, or of which much is made: properties."""

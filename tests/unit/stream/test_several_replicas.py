@@ -186,7 +186,7 @@ def test_a_replica_of_another_epoch_is_refused(
         read(client, 0, 100)
 
 
-def test_what_one_has_lost_another_has(replicate: Replicate) -> None:
+def test_a_range_that_one_replica_has_lost_another_has(replicate: Replicate) -> None:
     log, first = replicate(150)
     log.give_up(50, 100)
     log.reopen()

@@ -81,7 +81,9 @@ def test_messages_that_are_in_no_stream_count_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_who_has_no_time_left_is_told_to_ask_again_and_comes_to_an_end(tmp_path: Path) -> None:
+def test_a_caller_without_time_left_is_told_to_ask_again_and_comes_to_an_end(
+    tmp_path: Path,
+) -> None:
     with writing(tmp_path) as writer:
         follower = LogFollower(tmp_path)
         for _ in range(3):

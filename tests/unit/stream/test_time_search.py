@@ -43,7 +43,7 @@ def test_of_messages_of_one_time_the_first_is_found(tmp_path: Path) -> None:
         assert found(follower, FIRST_RECEIVED_AT_US + 1) is None
 
 
-def test_where_the_clock_was_set_back_a_place_is_found_where_the_log_passes_the_time(
+def test_a_place_is_found_where_the_log_passes_the_time_though_the_clock_was_set_back(
     tmp_path: Path,
 ) -> None:
     with writing(tmp_path) as writer:
@@ -62,7 +62,7 @@ def test_where_the_clock_was_set_back_a_place_is_found_where_the_log_passes_the_
             assert place == 0 or times[place - 1] < time_us
 
 
-def test_what_a_stream_keeps_longer_than_the_log_is_searched_too(tmp_path: Path) -> None:
+def test_an_archive_is_searched_too(tmp_path: Path) -> None:
     with writing(tmp_path) as writer, serving(tmp_path, ALL, ALARMS) as process:
         alarms = publish_mixed(writer, 20)
         writer.leave(45)
@@ -94,7 +94,7 @@ def test_holes_are_passed_over(tmp_path: Path) -> None:
         ("messages", "", -1, ConfigError, "received_at must be given, in µs since 1970"),
     ],
 )
-def test_what_cannot_be_looked_up_is_refused(
+def test_a_time_that_cannot_be_looked_up_is_refused(
     tmp_path: Path, stream: str, epoch: str, time: int, kind: type[Exception], sentence: str
 ) -> None:
     with (

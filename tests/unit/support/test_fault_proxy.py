@@ -191,7 +191,7 @@ def test_connections_are_numbered(ends: Ends) -> None:
     assert (ends.proxy.connections, ends.proxy.open_connections) == (2, 2)
 
 
-def test_what_is_no_packet_to_its_end_passes_too(ends: Ends) -> None:
+def test_a_packet_that_is_cut_off_passes_too(ends: Ends) -> None:
     client, broker = ends.both()
     client.sendall(b"\x30\x7fabc")
     client.shutdown(socket.SHUT_WR)

@@ -55,7 +55,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
     assert seen.count(b"x" * 10_000) < 100
 
 
-def test_what_is_queued_is_written_before_the_end(tmp_path: Path) -> None:
+def test_a_queued_line_is_written_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     handler = BackgroundHandler(logging.FileHandler(path))
     logger = logging.Logger("penstock.x")

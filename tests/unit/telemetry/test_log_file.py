@@ -32,7 +32,7 @@ def _logger(
     return logger
 
 
-def test_it_turns_and_keeps_so_many(tmp_path: Path) -> None:
+def test_a_log_file_turns_and_keeps_so_many(tmp_path: Path) -> None:
     path = tmp_path / "log"
     instead = Lines()
     logger = _logger(path, instead, bytes_max=100)
@@ -56,7 +56,7 @@ def test_somebody_else_renames_it(tmp_path: Path) -> None:
     assert _written(path) == ["after"]
 
 
-def test_its_directory_vanishes_and_comes_back(tmp_path: Path) -> None:
+def test_the_directory_of_a_log_file_vanishes_and_comes_back(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "log"

@@ -52,7 +52,7 @@ def test_a_message_cannot_forge_a_second_line(lines: io.StringIO) -> None:
         ("Grüße 温度", "Grüße 温度"),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(
+def test_a_text_that_a_terminal_would_obey_is_escaped(
     lines: io.StringIO, hostile: str, shown: str
 ) -> None:
     logging.getLogger("penstock.x").info("client %s", hostile)
@@ -148,7 +148,7 @@ def test_a_limited_warning_says_how_many_were_held_back(lines: io.StringIO) -> N
     assert second.endswith("dropped it (and 2 more like this since the last line)")
 
 
-def test_what_is_held_back_is_counted_in_things_and_not_in_lines() -> None:
+def test_a_repeat_held_back_is_counted_in_things_and_not_in_lines() -> None:
     limiter = RepeatLimiter(interval_s=10.0)
     assert limiter.admit("drops", 0.0, 100) == 0
     assert limiter.admit("drops", 1.0, 250) is None

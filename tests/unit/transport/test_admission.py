@@ -177,7 +177,7 @@ def test_a_place_goes_to_the_address_that_left_it() -> None:
     assert asyncio.run(scene()) == (True, 2)
 
 
-def test_who_is_cut_off_while_it_waits_leaves_no_place_taken() -> None:
+def test_a_client_cut_off_while_it_waits_leaves_no_place_taken() -> None:
     async def scene() -> int:
         shared = Descriptors(100)
         admission = Admission("a", 1, shared)

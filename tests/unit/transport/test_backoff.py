@@ -33,7 +33,7 @@ def test_a_connection_that_stood_begins_anew_and_a_short_one_does_not() -> None:
     assert pauses.after_failure() < 2
 
 
-def test_who_is_refused_waits_the_longest_at_once() -> None:
+def test_a_bridge_that_is_refused_waits_the_longest_at_once() -> None:
     pauses = backoff()
     assert pauses.jump_to_longest() >= 90
     assert pauses.after_failure() >= 90

@@ -35,7 +35,7 @@ def in_records(sizes: list[int]) -> bytes:
 
 
 @given(st.lists(st.integers(1, 200), max_size=8), st.binary(max_size=50))
-def test_it_is_whole_with_its_last_byte(sizes: list[int], behind: bytes) -> None:
+def test_a_client_hello_is_whole_with_its_last_byte(sizes: list[int], behind: bytes) -> None:
     """Whoever waits for what is asked for each time gets there, and waits for nothing behind it."""
     whole = in_records(sizes)
     arrived = 0
@@ -111,7 +111,7 @@ def hello_with(groups: list[int], keys: list[int]) -> bytes:
         ([UNKNOWN], [UNKNOWN]),
     ],
 )
-def test_who_may_have_a_curve_is_taken(groups: list[int], keys: list[int]) -> None:
+def test_a_client_that_may_have_a_curve_is_taken(groups: list[int], keys: list[int]) -> None:
     whole = hello_with(groups, keys)
     assert bytes_needed(whole) == len(whole)
 

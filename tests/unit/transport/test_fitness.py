@@ -30,7 +30,7 @@ def judged(now_s: float, use: Use = _USE, *names: str) -> Judgement:
         (500 * DAY_S, "error", "expired on 1971-05-16 00:00 UTC"),
     ],
 )
-def test_it_is_judged_by_its_dates(now_s: float, severity: str, words: str) -> None:
+def test_a_certificate_is_judged_by_its_dates(now_s: float, severity: str, words: str) -> None:
     found = judged(now_s)
     assert (found.severity, words in found.sentence) == (severity, True), found
     assert found.sentence.startswith("listener main: the certificate /etc/server.pem ")
@@ -48,7 +48,7 @@ def test_it_is_judged_by_its_dates(now_s: float, severity: str, words: str) -> N
         ("127.0.0.1", "127.0.0.2", False),
     ],
 )
-def test_it_is_judged_by_the_host_it_names(name: str, host: str, fits: bool) -> None:
+def test_a_certificate_is_judged_by_the_host_it_names(name: str, host: str, fits: bool) -> None:
     found = judged(200 * DAY_S, _USE._replace(hosts=(host,)), name)
     assert found.severity == ("ok" if fits else "warning")
     assert fits or f"is for {name} and not for {host}" in found.sentence
@@ -77,7 +77,7 @@ def test_a_revocation_list_that_ended_is_told(tmp_path: Path) -> None:
     assert "all client certificates are refused" in judge(found, found.ends_s).sentence
 
 
-def test_what_cannot_be_examined_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_examined_is_told(tmp_path: Path) -> None:
     file = tmp_path / "nothing.pem"
     for use in (_USE._replace(file=str(file)), _USE._replace(file=str(file), kind="revocations")):
         file.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ async def test_each_turn_lets_one_through_and_sources_take_turns() -> None:
     assert [source for source, _ in order[:6]].count("few") == 2, order
 
 
-async def test_who_has_not_said_all_of_it_is_in_nobody_s_way() -> None:
+async def test_a_client_that_has_not_said_all_of_its_hello_is_in_nobody_s_way() -> None:
     with connections(3) as made:
         turns = HandshakeTurns()
         (silent, first), (half, second), (whole, third) = made

@@ -209,7 +209,7 @@ async def test_a_refused_address_gives_way_to_the_next(monkeypatch: pytest.Monke
             await connect(SEVERAL, port)
 
 
-async def test_whoever_gives_up_a_connection_leaves_no_socket_behind() -> None:
+async def test_a_caller_that_gives_up_a_connection_leaves_no_socket_behind() -> None:
     """Whenever that is: a socket without an owner warns when it goes, and warnings are errors."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         for turns in range(20):

@@ -74,5 +74,5 @@ def test_a_client_with_a_mistake_in_its_key_is_told_without_the_key() -> None:
     assert "secret" not in repr(TlsFiles(psk_identity="meter-7", psk="secret"))
 
 
-def test_it_is_available_where_ssl_has_it() -> None:
+def test_a_preshared_key_is_available_where_ssl_has_it() -> None:
     assert preshared_keys.is_available() == hasattr(ssl.SSLContext, "set_psk_client_callback")

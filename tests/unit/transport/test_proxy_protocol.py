@@ -120,7 +120,7 @@ def test_only_the_version_that_is_expected(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_what_is_no_header(case: str) -> None:
+def test_a_value_that_is_no_header_is_refused(case: str) -> None:
     with pytest.raises(ProxyHeaderError):
         read(INVALID[case])
 

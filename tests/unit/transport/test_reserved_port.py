@@ -62,7 +62,7 @@ def test_no_connection_goes_out_from_it(held: ReservedPort) -> None:
         other.connect(server.getsockname())
 
 
-def test_who_it_is_held_for_listens_there_again_and_again(held: ReservedPort) -> None:
+def test_the_program_a_port_is_held_for_listens_there_again_and_again(held: ReservedPort) -> None:
     for _ in range(2):
         with (
             socket.create_server((HOST, held.port)),
@@ -76,17 +76,17 @@ def test_nobody_listens_there_meanwhile(held: ReservedPort) -> None:
         socket.create_connection((HOST, held.port))
 
 
-def test_where_somebody_listens_it_is_refused() -> None:
+def test_a_port_on_which_somebody_listens_is_refused() -> None:
     with socket.create_server((HOST, 0)) as server, pytest.raises(OSError, match=IN_USE):
         ReservedPort(HOST, server.getsockname()[1])
 
 
-def test_it_is_written_as_addresses_are() -> None:
+def test_a_held_port_is_written_as_addresses_are() -> None:
     with ReservedPort(HOST) as held:
         assert str(held) == f"127.0.0.1:{held.port}"
 
 
-def test_it_is_written_as_addresses_are_ipv6() -> None:
+def test_a_held_port_is_written_as_addresses_are_ipv6() -> None:
     try:
         held = ReservedPort("::1")
     except OSError:

@@ -90,7 +90,7 @@ async def stand(wire: Congestible, is_encrypted: bool) -> socket.socket:
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
-def test_what_a_deaf_peer_has_not_taken_is_counted_whole(
+def test_each_byte_that_a_deaf_peer_has_not_taken_is_counted(
     run: Callable[[Any], Any], is_encrypted: bool
 ) -> None:
     async def scene() -> None:

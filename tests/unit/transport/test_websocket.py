@@ -212,7 +212,7 @@ async def test_a_read_of_many_small_frames_is_work_for_several_turns() -> None:
     rig.end()
 
 
-async def test_who_pauses_the_wire_meanwhile_is_not_read_once_the_frames_are_handled() -> None:
+async def test_a_wire_paused_meanwhile_is_not_read_once_the_frames_are_handled() -> None:
     upgrade, packet = conversation()[:2]
     rig = Rig()
     rig.feed([upgrade, packet, (FRAMES_PER_TURN_MAX + 1) * b"\x82\x81\0\0\0\0x"])
@@ -224,7 +224,7 @@ async def test_who_pauses_the_wire_meanwhile_is_not_read_once_the_frames_are_han
     rig.end()
 
 
-async def test_who_wants_to_read_meanwhile_waits_until_the_frames_are_handled() -> None:
+async def test_a_wire_resumed_meanwhile_is_not_read_until_the_frames_are_handled() -> None:
     upgrade, packet = conversation()[:2]
     rig = Rig()
     rig.feed([upgrade, packet, (FRAMES_PER_TURN_MAX + 1) * b"\x82\x81\0\0\0\0x"])
@@ -281,7 +281,7 @@ FRAGMENTS = [
 
 
 @given(st.data())
-def test_whatever_is_sent_no_error_gets_out(data: st.DataObject) -> None:
+def test_no_error_gets_out_whatever_is_sent(data: st.DataObject) -> None:
     """Well-formed pieces in any order, cut anywhere, with bytes changed and junk between."""
 
     async def run() -> None:

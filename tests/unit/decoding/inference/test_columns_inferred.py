@@ -161,7 +161,7 @@ def test_other_numbers_are_none(name: str, value: int) -> None:
     assert json_column(value, name=name)[0]["type"] == "int"
 
 
-def test_what_may_be_seconds_is_said() -> None:
+def test_a_number_that_may_be_seconds_is_said_to_be() -> None:
     assert json_column(1_700_000_000, name="x")[1] == "all 1, 1700000000, perhaps s since 1970"
 
 

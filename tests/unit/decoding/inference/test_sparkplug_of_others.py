@@ -56,7 +56,7 @@ def values(rows: list[dict[str, Any]], kind: str) -> dict[Any, Any]:
     }
 
 
-def test_what_pysparkplug_encodes() -> None:
+def test_payloads_of_pysparkplug_are_read() -> None:
     rows = rows_of(PYSPARKPLUG)
     assert values(rows, "DBIRTH") == {
         "temp": [3.5],
@@ -71,7 +71,7 @@ def test_what_pysparkplug_encodes() -> None:
     assert values(rows, "DDEATH") == {None: []}
 
 
-def test_what_mqtt_spb_wrapper_encodes() -> None:
+def test_payloads_of_mqtt_spb_wrapper_are_read() -> None:
     rows = rows_of(WRAPPER)
     assert values(rows, "DBIRTH") == {
         "ATTR/site": ["north"],
