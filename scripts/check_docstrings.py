@@ -1,4 +1,5 @@
-"""Check that docstrings below src are sentences; print each that is not, exit code 1 if any.
+"""Check that docstrings below src are sentences, and that names of tests have a subject; print each
+that is not or has none, exit code 1 if any.
 
 everywhere      A docstring begins neither with a pronoun nor with a clause without its subject
                 ("Who asks for it", "Those that wait", "Where it is"): it says what a thing is, or
@@ -10,6 +11,8 @@ errors          A public function that raises an error by itself says so, or nam
                 implements ("see ``Store.commit``"). A command's docstring is its help text.
 arguments       What stands behind the name of an argument, attribute or error is a noun phrase
                 or a sentence: "the epoch of the log", and not "that of the log".
+tests           The name of a test is a sentence with its subject: "an unacknowledged message is
+                sent again", and neither "what is not acknowledged is …" nor "it is …".
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = Path(__file__).resolve().parent.parent / "src"
+ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCES: Final = ROOT / "src"
+TESTS: Final = ROOT / "tests"
 
 HEADLESS: Final = re.compile(
     "who(m|se|ever)?|what(ever)?|which|where(ver)?|whether|how|when|while|if|because|since|as"
@@ -41,6 +46,11 @@ RETURNED: Final = re.compile(r"; (whether)\b")
 ARGUMENT: Final = re.compile(
     r"^ +(\w+): (?:who|whom|whose|what|those|these|that|where|which)\b.*", re.MULTILINE
 )
+NAME_OF_A_TEST: Final = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+HEADLESS_NAME: Final = re.compile(
+    "test_(who(m|se|ever)?|what(ever)?|which|where(ver)?|whether|how|when(ever)?|why"
+    "|that|these|those|it|its|they|their)(_|$)"
+)
 
 NO_ERRORS: Final = frozenset(("AssertionError", "Exit", "NotImplementedError"))
 COMMANDS: Final = "cli"  # the package whose docstrings users read
@@ -51,18 +61,23 @@ Documented = ast.Module | ast.ClassDef | Function
 
 
 def main() -> int:
-    """Check all files below src."""
+    """Check all files below src and tests."""
     complaints = [
-        f"{path.relative_to(SOURCES.parent)}:{complaint}"
+        f"{path.relative_to(ROOT)}:{complaint}"
         for path in sorted(SOURCES.rglob("*.py"))
         for complaint in complaints_about(
             path.read_text(encoding="utf-8"), COMMANDS in path.relative_to(SOURCES).parts
         )
     ]
+    complaints += [
+        f"{path.relative_to(ROOT)}:{complaint}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        for complaint in complaints_about_names(path.read_text(encoding="utf-8"))
+    ]
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     if not complaints:
-        print("The docstrings are sentences.")
+        print("The docstrings are sentences, and the names of tests have a subject.")
     return 1 if complaints else 0
 
 
@@ -78,6 +93,14 @@ def complaints_about(source: str, is_of_commands: bool = False) -> Iterator[str]
             for function in node.body:
                 if isinstance(function, Function) and not function.name.startswith("_"):
                     yield from _about_errors(function)
+
+
+def complaints_about_names(source: str) -> Iterator[str]:
+    """Yield a complaint, with its line, about each test of a module whose name has no subject."""
+    for found in NAME_OF_A_TEST.finditer(source):
+        if HEADLESS_NAME.match(found[1]):
+            line = source.count("\n", 0, found.start()) + 1
+            yield f"{line}: the name {found[1]} has no subject: say who or what it is about."
 
 
 def _about_errors(function: Function) -> Iterator[str]:

@@ -21,7 +21,7 @@ def test_other_topics_and_payloads_are_other_messages() -> None:
     assert not any(repeats.note(f"a/{number}", b"1", 0.0) for number in range(REPEATS + 1))
 
 
-def test_its_memory_is_bounded_and_the_first_messages_are_still_counted() -> None:
+def test_the_memory_is_bounded_and_the_first_messages_are_still_counted() -> None:
     repeats = RepeatDetector()
     repeats.note("ring", b"x", 0.0)
     for number in range(100_000):

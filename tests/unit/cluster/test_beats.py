@@ -55,7 +55,7 @@ def test_a_heartbeat_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     assert decode_beat(data[:-1] + b',"later":true}') == beat("a")
 
 
-def test_its_own_heartbeats_are_ignored() -> None:
+def test_own_heartbeats_are_ignored() -> None:
     members = Members("a", 0.0)
     assert not members.record(beat("a"), 1.0)
     assert members.record(beat("b"), 1.0)

@@ -299,7 +299,7 @@ def test_a_log_that_answers_slowly_is_read_before_the_next_claim(bench: Bench) -
     assert Progress.READ in steps
 
 
-def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(
+def test_a_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(
     bench: Bench,
 ) -> None:
     bench.follow()

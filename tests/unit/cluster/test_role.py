@@ -98,7 +98,7 @@ def test_a_record_of_a_new_primary_shows_that_it_has_one(bench: Bench) -> None:
     assert bench.claims_after_s() == near(LEASE_S)
 
 
-def test_its_own_claim_of_which_it_did_not_learn_is_no_sign(bench: Bench) -> None:
+def test_an_own_claim_of_which_it_did_not_learn_is_no_sign(bench: Bench) -> None:
     bench.pass_s(0.9)
     bench.standby.note_records(bench.now_s, TERM + 1, Claim("b"))
     assert bench.claims_after_s() == near(0.1)

@@ -62,7 +62,7 @@ def test_idle_it_learns_of_another_primary(bench: Bench) -> None:
     assert "in term 2" in bench.step()
 
 
-def test_its_own_record_of_which_it_did_not_learn_is_no_other_primary(bench: Bench) -> None:
+def test_an_own_record_of_which_it_did_not_learn_is_no_other_primary(bench: Bench) -> None:
     bench.step()
     ahead = LogWriter(MemoryLog(bench.cluster), 1.0)
     ahead.term = bench.writer.term

@@ -289,7 +289,7 @@ def test_max_awaiting_rel_holds_for_them() -> None:
 # -- it must wait, or may not go ---------------------------------------------------------------
 
 
-def test_its_permission_is_asked_when_it_is_published() -> None:
+def test_the_permission_of_a_message_is_asked_when_it_is_published() -> None:
     bench = Bench(authorize=AccessList(anonymous=[Rule("readwrite", "#")]))
     subscriber = bench.subscriber("s", "t", 2)
     line = bench.join("p", V31)

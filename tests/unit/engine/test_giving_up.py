@@ -49,7 +49,7 @@ def test_a_qos_2_message_that_retention_took_is_released(version: int) -> None:
     assert line.session.window_length == 0
 
 
-def test_its_packet_identifier_stays_taken_over_a_crash() -> None:
+def test_a_packet_identifier_stays_taken_over_a_crash() -> None:
     pair = received_and_cut(V5, 2)
     pair.rejoin(size=50)
     pair.bench.commit()

@@ -133,7 +133,7 @@ def test_one_of_an_older_store_is_the_next_users() -> None:
     assert connack.reason_code == reasons.NOT_AUTHORIZED
 
 
-def test_those_who_share_identifiers_on_purpose_do() -> None:
+def test_users_who_share_identifiers_on_purpose_do() -> None:
     bench = bench_of(ServerOptions(client_ids_shared=True))
     first = with_unacknowledged(bench, "alice", 5)
     second, connack = bench.connect(connect("bob", False))

@@ -87,7 +87,7 @@ def test_a_message_for_many_counts_as_many() -> None:
     assert not line.connection.is_reading_paused
 
 
-def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
+def test_connections_that_use_up_their_shares_divide_what_there_is() -> None:
     """However many they are, a turn of theirs is no longer; and one alone has all of it."""
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(10)]
@@ -547,7 +547,7 @@ def test_a_publisher_of_much_of_a_full_batch_waits_and_others_go_on() -> None:
     assert len([one for one in greedy.read() if isinstance(one, Puback)]) == 9
 
 
-def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
+def test_connections_that_make_much_take_turns_in_what_a_batch_may_have() -> None:
     bench = Bench()
     context = bench.server.context
     context.store_health.batch_bytes_max = 100_000

@@ -108,7 +108,7 @@ def test_a_dead_decoder_repeats_its_error() -> None:
         decoder.feed(b"")
 
 
-def test_whether_a_packet_is_whole_is_told_without_taking_it() -> None:
+def test_the_decoder_tells_whether_a_packet_is_whole_without_taking_it() -> None:
     decoder = Decoder(100, V5)
     told = []
     for data in (b"\xd0", b"", b"\x00\xc0", b"\x00"):  # PINGRESP is not for a server

@@ -1,8 +1,8 @@
-"""The check of docstrings: which are sentences, and which are not."""
+"""The check of docstrings and names of tests: which are sentences, and which are not."""
 
 import pytest
 
-from scripts.check_docstrings import complaints_about
+from scripts.check_docstrings import complaints_about, complaints_about_names
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,41 @@ def test_an_error_that_a_docstring_does_not_tell(before: str) -> None:
     assert len(list(complaints_about(source))) == 1
     assert "f raises Early, Late: say when." in next(complaints_about(source))
     assert list(complaints_about(source, is_of_commands=True)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "what_is_not_acknowledged_is_sent_again",
+        "who_reads_slowly_is_not",
+        "whoever_left_is_forgotten",
+        "where_the_broker_is",
+        "how_the_clock_stood",
+        "when_it_is_given_up",
+        "whether_a_packet_is_whole_is_told",
+        "it_fits",
+        "its_permissions",
+        "they_are_not_in_the_log",
+        "those_who_asked_are_told",
+    ],
+)
+@pytest.mark.parametrize("before", ["def ", "async def ", "class TestA:\n    def "])
+def test_a_name_of_a_test_without_its_subject_is_found(name: str, before: str) -> None:
+    (complaint,) = complaints_about_names(f"X = 1\n{before}test_{name}(): ...\n")
+    assert complaint.startswith(f"{before.count(chr(10)) + 2}: ")
+    assert f"test_{name} " in complaint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_an_unacknowledged_message_is_sent_again",
+        "test_nothing_is_sent_twice",
+        "test_there_is_no_flow_without_a_session",
+        "test_items_are_read",
+        "test_whole_packets_are_read",
+        "what_is_no_test",
+    ],
+)
+def test_a_name_with_its_subject_may_stay(name: str) -> None:
+    assert list(complaints_about_names(f"def {name}(): ...\n")) == []
