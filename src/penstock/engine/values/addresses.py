@@ -18,6 +18,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SOURCE_BITS: Final = {4: 32, 6: 64}
+_OCTETS: Final = frozenset(str(octet) for octet in range(256))  # to look up is less than to parse
 _MAPPED_BITS: Final = 96  # prefix length of ::ffff:0:0/96, in which IPv4 addresses are mapped
 
 
@@ -84,16 +85,11 @@ def text_of(network: IPNetwork) -> str:
 
 def _is_ipv4(host: str) -> bool:
     """Return whether ``host`` is an IPv4 address in the form in which ``ipaddress`` writes it."""
-    if not host.isascii():
-        return False
-    numbers = 0
-    for part in host.split("."):
-        if not part.isdecimal() or len(part) > 3 or int(part) > 255:
+    parts = host.split(".")
+    for part in parts:
+        if part not in _OCTETS:
             return False
-        if part[0] == "0" and part != "0":
-            return False
-        numbers += 1
-    return numbers == 4
+    return len(parts) == 4
 
 
 def _source(address: IPAddress) -> IPNetwork:

@@ -48,11 +48,11 @@ def refused_filters_text(filters: list[str], codes: list[int]) -> str:
     """
     refused = 0
     first = ""
-    for topic_filter, code in zip(filters, codes, strict=True):
+    for position, code in enumerate(codes):
         if code >= reasons.UNSPECIFIED_ERROR:
             refused += 1
             if refused == 1:
-                first = f"{quote(topic_filter)}: {reasons.name_of(code)}"
+                first = f"{quote(filters[position])}: {reasons.name_of(code)}"
     if refused <= 1:
         return first
     return f"{first}; {refused} of {len(codes)} filters are refused"
