@@ -183,6 +183,7 @@ def test_a_view_is_replaced_by_that_of_the_member_that_an_operator_names(
         members.wait_until_level()
         assert other.stop() == 0
         shutil.rmtree(other.data_dir / STORE_DIRECTORY)
+        wait_for("the primary's stream service", lambda: "stream service ready" in primary.log())
         host, port = primary.stream_address
         told = other.penstock("cluster", "reseed", "--from", f"{host}:{port}")
         assert told.returncode == 0, told.stderr
