@@ -92,8 +92,14 @@ def fetch_copy(
         connection = connections.get(address)
         _fetch_files(connection, unfinished, node, progress)
     except (flight.FlightError, pa.ArrowException) as error:
+        why = first_sentence(error)
+        if isinstance(error, flight.FlightUnavailableError):
+            why += (
+                "; is the member running, and is this its stream.bind? A moment after its start it"
+                " is too early: try again"
+            )
         raise StoreUnavailable(
-            f"the member at {address} gives no copy of its store: {first_sentence(error)}"
+            f"the member at {address} gives no copy of its store: {why}"
         ) from error
     except OSError as error:
         raise StoreUnavailable(

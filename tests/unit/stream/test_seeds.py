@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,16 @@ import pytest
 from penstock.auth.tokens import ANONYMOUS, SEED, Grant, Tokens
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
+from penstock.errors import StoreUnavailable
 from penstock.store.backup import back_up
 from penstock.store.database import open_database
 from penstock.store.identity import begin_epoch
 from penstock.store.manifest import Manifest
 from penstock.store.secondary import LogFollower
 from penstock.stream import seeds
+from penstock.stream.credentials import Credentials
 from penstock.stream.requests import RequestError
+from penstock.stream.seed_client import fetch_copy
 from penstock.stream.seeds import SEEDS_MAX, SeedFiles, Seeds, SeedTicket
 from penstock.stream.service import StreamServer
 
@@ -124,3 +128,10 @@ def test_a_copy_that_a_killed_service_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / seeds.SEEDS_DIRECTORY / "old" / "store").mkdir(parents=True)
     Seeds(tmp_path, trusts_anonymous=True)
     assert not (tmp_path / seeds.SEEDS_DIRECTORY).exists()
+
+
+def test_a_member_that_does_not_listen_yet_is_a_sentence_with_a_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = "{}:{}".format(*closed.getsockname())
+    with pytest.raises(StoreUnavailable, match=r"is the member running, and is this its stream\."):
+        fetch_copy(address, Credentials(), tmp_path, "b", lambda *_: None)
