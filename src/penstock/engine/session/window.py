@@ -175,7 +175,7 @@ class InFlightWindow:
         if packet_id == 0 or not self._is_unused(packet_id):
             packet_id = self._unused_packet_id()
             assert packet_id > 0, "the window has room, so an identifier is free"
-        is_counted = self.counts_all
+        is_counted = len(self._entries) >= UNCOUNTED_MAX
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.enter_window(packet_id, state, True)
         self._entries[packet_id] = delivery
