@@ -214,10 +214,7 @@ class RunningMember:
         member = self._member
         try:
             store = RocksStore(settings.durability.data_dir, settings.streams, opener)
-        except (
-            Fenced,
-            StoreUnavailable,
-        ) as error:  # StoreUnavailable: for example no majority by now
+        except (Fenced, StoreUnavailable) as error:  # the second: for example no majority by now
             logger.warning("a standby again: %s", Sentence(str(error)))
             opener.close()
             member.resign()

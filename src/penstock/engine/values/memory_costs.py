@@ -1,4 +1,4 @@
-"""Estimates of the memory that objects take, for the pools and for ``config.memory``."""
+"""Estimates of the memory that objects take, and bounds in them, for the pools and the settings."""
 
 from __future__ import annotations
 

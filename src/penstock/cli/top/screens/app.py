@@ -375,8 +375,6 @@ def show(api: BrokerApi, request: PollRequest, every_s: float) -> None:
     Raises:
         PenstockError: no broker runs, or it refuses the first request.
     """
-    with contextlib.suppress(
-        StoreUnavailable
-    ):  # the broker is silent: the screen shows for how long
+    with contextlib.suppress(StoreUnavailable):  # the screen shows for how long it is silent
         api.ask(ReadHealth(), Health, ANSWER_S_MAX)
     TopApp(api, request, every_s).run()
