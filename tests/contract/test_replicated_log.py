@@ -5,13 +5,11 @@ Each test has a log of its own, in a system that all tests of this file share.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +23,11 @@ from penstock.cluster.log import (
     Entry,
     Heartbeats,
     LogUnavailable,
-    ReplicatedLog,
 )
 from tests.contract.log_systems import EtcdSystem, LogSystem, MemorySystem, NatsSystem
 from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.patient_log import PatientLog
 
 CALL_S: Final = 10.0  # long, for a slow machine
 SHORT_S: Final = 1.0  # of calls that are to fail, and are made again
@@ -58,38 +56,27 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def log(system: LogSystem, name: str) -> Iterator[ReplicatedLog]:
-    opened = system.log(name)
+def log(system: LogSystem, name: str) -> Iterator[PatientLog]:
+    opened = PatientLog(system.log(name))
     yield opened
     opened.close()
 
 
-def settled(log: ReplicatedLog, data: bytes, after: int) -> bool:
-    """Append an entry at a place until some entry is there; return whether it is this one."""
-
-    def try_once() -> Entry | None:
-        try:
-            log.append(data, after, SHORT_S)
-            return Entry(after + 1, data)
-        except (AppendRefused, LogUnavailable):
-            pass
-        try:
-            return log.entry_at(after + 1, SHORT_S)
-        except LogUnavailable:
-            return None
-
-    return wait_for("an entry at the place", try_once) == Entry(after + 1, data)
+def settled(log: PatientLog, data: bytes, after: int) -> bool:
+    """Append an entry at a place where one may be; return whether it is this one that is there."""
+    try:
+        log.append(data, after, SHORT_S)
+    except AppendRefused:
+        return log.entry_at(after + 1, SHORT_S) == Entry(after + 1, data)
+    return True
 
 
-def everything(log: ReplicatedLog, first: int, last: int) -> list[Entry]:
+def everything(log: PatientLog, first: int, last: int) -> list[Entry]:
     """Read from ``first`` to ``last``, in as many pieces as it takes."""
     found: list[Entry] = []
 
     def apply_next_entries() -> bool:
-        try:
-            found.extend(log.read(first + len(found), 1000, CALL_S))
-        except LogUnavailable:
-            return False
+        found.extend(log.read(first + len(found), 1000, CALL_S))
         return first + len(found) > last
 
     wait_for(f"entries up to {last}", apply_next_entries)
@@ -100,29 +87,20 @@ def numbered(count: int, first: int = 1) -> list[Entry]:
     return [Entry(at, b"entry %d" % at) for at in range(first, first + count)]
 
 
-def fill(log: ReplicatedLog, count: int) -> list[Entry]:
+def fill(log: PatientLog, count: int) -> list[Entry]:
     entries = numbered(count)
     for entry in entries:
-        wait_for("a leader of the log", partial(is_appended, log, entry))
+        log.append(entry.data, entry.sequence - 1, CALL_S)
     return entries
 
 
-def is_appended(log: ReplicatedLog, entry: Entry) -> bool:
-    """Append an entry, which may be there already: its servers may choose a leader just now."""
-    try:
-        log.append(entry.data, entry.sequence - 1, CALL_S)
-    except AppendUnknown:
-        return log.entry_at(entry.sequence, CALL_S) == entry
-    return True
-
-
-def test_a_new_log_is_empty(log: ReplicatedLog) -> None:
+def test_a_new_log_is_empty(log: PatientLog) -> None:
     assert log.bounds(CALL_S) == Bounds(1, 0)
     assert log.read(1, 10, CALL_S) == []
     assert log.entry_at(1, CALL_S) is None
 
 
-def test_entries_have_the_sequences_from_1_on(log: ReplicatedLog) -> None:
+def test_entries_have_the_sequences_from_1_on(log: PatientLog) -> None:
     entries = fill(log, 20)
     assert log.bounds(CALL_S) == Bounds(1, 20)
     assert everything(log, 1, 20) == entries
@@ -130,7 +108,7 @@ def test_entries_have_the_sequences_from_1_on(log: ReplicatedLog) -> None:
     assert log.entry_at(21, CALL_S) is None
 
 
-def test_a_log_is_read_in_pieces(log: ReplicatedLog) -> None:
+def test_a_log_is_read_in_pieces(log: PatientLog) -> None:
     entries = fill(log, 10)
     everything(log, 1, 10)  # the replica has them all
     assert log.read(1, 4, CALL_S) == entries[:4]
@@ -140,7 +118,7 @@ def test_a_log_is_read_in_pieces(log: ReplicatedLog) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4, 100])
-def test_an_entry_for_another_place_than_the_end_is_refused(log: ReplicatedLog, after: int) -> None:
+def test_an_entry_for_another_place_than_the_end_is_refused(log: PatientLog, after: int) -> None:
     entries = fill(log, 3)
     with pytest.raises(AppendRefused):
         log.append(b"elsewhere", after, CALL_S)
@@ -149,14 +127,14 @@ def test_an_entry_for_another_place_than_the_end_is_refused(log: ReplicatedLog, 
     assert everything(log, 1, 4) == [*entries, Entry(4, b"in its place")]
 
 
-def test_an_entry_may_be_empty_or_of_any_bytes(log: ReplicatedLog) -> None:
+def test_an_entry_may_be_empty_or_of_any_bytes(log: PatientLog) -> None:
     bodies = [b"", bytes(range(256)), b"\r\n", b"PING\r\n", b"NATS/1.0\r\n\r\n"]
-    for after, data in enumerate(bodies):  # a new log may change its leader once more
-        assert settled(log, data, after)
+    for after, data in enumerate(bodies):
+        log.append(data, after, CALL_S)
     assert [entry.data for entry in everything(log, 1, len(bodies))] == bodies
 
 
-def test_an_entry_may_be_as_large_as_it_says(log: ReplicatedLog) -> None:
+def test_an_entry_may_be_as_large_as_it_says(log: PatientLog) -> None:
     size = log.entry_bytes_max
     assert size >= 512 * 1024
     largest = [random.Random(number).randbytes(size) for number in range(2)]
@@ -170,9 +148,9 @@ def test_an_entry_may_be_as_large_as_it_says(log: ReplicatedLog) -> None:
 
 
 def test_another_member_reads_what_one_appends(
-    system: LogSystem, log: ReplicatedLog, name: str
+    system: LogSystem, log: PatientLog, name: str
 ) -> None:
-    with closing(system.log(name)) as other:
+    with closing(PatientLog(system.log(name))) as other:
         entries = fill(log, 5)
         assert everything(other, 1, 5) == entries
         other.append(b"of the other", 5, CALL_S)
@@ -182,16 +160,16 @@ def test_another_member_reads_what_one_appends(
 
 
 def test_logs_of_different_names_are_different(
-    system: LogSystem, log: ReplicatedLog, name: str
+    system: LogSystem, log: PatientLog, name: str
 ) -> None:
     fill(log, 3)
-    with closing(system.log(f"{name}-2")) as other:
+    with closing(PatientLog(system.log(f"{name}-2"))) as other:
         assert other.bounds(CALL_S) == Bounds(1, 0)
         other.append(b"another's", 0, CALL_S)
     assert log.bounds(CALL_S) == Bounds(1, 3)
 
 
-def test_trimmed_entries_are_gone_and_the_rest_stays(log: ReplicatedLog) -> None:
+def test_trimmed_entries_are_gone_and_the_rest_stays(log: PatientLog) -> None:
     entries = fill(log, 10)
     log.trim(4, CALL_S)
     assert log.bounds(CALL_S) == Bounds(4, 10)
@@ -209,7 +187,7 @@ def test_trimmed_entries_are_gone_and_the_rest_stays(log: ReplicatedLog) -> None
     assert log.bounds(CALL_S) == Bounds(4, 10)
 
 
-def test_a_log_that_is_emptied_goes_on_with_the_next_sequence(log: ReplicatedLog) -> None:
+def test_a_log_that_is_emptied_goes_on_with_the_next_sequence(log: PatientLog) -> None:
     fill(log, 5)
     log.trim(6, CALL_S)
     assert log.bounds(CALL_S) == Bounds(6, 5)
@@ -231,7 +209,7 @@ def test_a_log_that_is_emptied_goes_on_with_the_next_sequence(log: ReplicatedLog
     assert everything(log, 6, 6) == [Entry(6, b"the sixth")]
 
 
-def test_a_trim_beyond_the_end_leaves_the_end_where_it_is(log: ReplicatedLog) -> None:
+def test_a_trim_beyond_the_end_leaves_the_end_where_it_is(log: PatientLog) -> None:
     fill(log, 3)
     log.trim(100, CALL_S)
     assert log.bounds(CALL_S) == Bounds(4, 3)
@@ -240,12 +218,12 @@ def test_a_trim_beyond_the_end_leaves_the_end_where_it_is(log: ReplicatedLog) ->
 
 
 def test_an_acknowledged_entry_stays_when_two_writers_take_turns(
-    system: LogSystem, log: ReplicatedLog, name: str
+    system: LogSystem, log: PatientLog, name: str
 ) -> None:
     """Neither knows of the other but by what is refused to it."""
     chance = random.Random(7)
     told: dict[int, bytes] = {}
-    with closing(system.log(name)) as other:
+    with closing(PatientLog(system.log(name))) as other:
         ends = {b"a": 0, b"b": 0}
         writers = {b"a": log, b"b": other}
         while len(told) < 60:
@@ -263,7 +241,7 @@ def test_an_acknowledged_entry_stays_when_two_writers_take_turns(
 
 
 def test_an_acknowledged_entry_stays_when_two_writers_contend(
-    system: LogSystem, log: ReplicatedLog, name: str
+    system: LogSystem, log: PatientLog, name: str
 ) -> None:
     if not system.is_concurrent:
         pytest.skip("one thread uses it")
@@ -271,7 +249,7 @@ def test_an_acknowledged_entry_stays_when_two_writers_contend(
     failures: list[BaseException] = []
 
     def contend(member: bytes) -> None:
-        with closing(system.log(name)) as mine:
+        with closing(PatientLog(system.log(name))) as mine:
             number = 0
             while number < 100:
                 after = mine.bounds(CALL_S).last
@@ -303,16 +281,16 @@ def test_an_acknowledged_entry_stays_when_two_writers_contend(
 
 
 def test_an_append_without_an_answer_is_settled_by_its_place(
-    system: LogSystem, log: ReplicatedLog
+    system: LogSystem, log: PatientLog
 ) -> None:
     fill(log, 3)
     with system.silent():
         with pytest.raises(AppendUnknown):
-            log.append(b"the fourth", 3, SHORT_S)
+            log.impatient.append(b"the fourth", 3, SHORT_S)
         with pytest.raises(LogUnavailable):
-            log.entry_at(4, SHORT_S)
+            log.impatient.entry_at(4, SHORT_S)
         with pytest.raises(LogUnavailable):
-            log.bounds(SHORT_S)
+            log.impatient.bounds(SHORT_S)
     assert settled(log, b"the fourth", 3)
     assert settled(log, b"the fifth", 4)
     assert everything(log, 1, 5) == [
@@ -323,13 +301,13 @@ def test_an_append_without_an_answer_is_settled_by_its_place(
 
 
 def test_another_finds_the_place_taken_or_takes_it(
-    system: LogSystem, log: ReplicatedLog, name: str
+    system: LogSystem, log: PatientLog, name: str
 ) -> None:
     """An entry whose writer was not answered may still come, at its place and at no other."""
     fill(log, 3)
-    with closing(system.log(name)) as other:
+    with closing(PatientLog(system.log(name))) as other:
         with system.silent(), pytest.raises(AppendUnknown):
-            log.append(b"perhaps", 3, SHORT_S)
+            log.impatient.append(b"perhaps", 3, SHORT_S)
         is_others = settled(other, b"of the other", 3)
         found = log.entry_at(4, CALL_S)
         assert found is not None
@@ -339,7 +317,7 @@ def test_another_finds_the_place_taken_or_takes_it(
 
 
 def test_an_acknowledged_entry_stays_when_the_leader_is_killed(
-    system: LogSystem, log: ReplicatedLog
+    system: LogSystem, log: PatientLog
 ) -> None:
     before = fill(log, 20)
     with system.without_leader(log):
@@ -349,22 +327,17 @@ def test_an_acknowledged_entry_stays_when_the_leader_is_killed(
     assert log.bounds(CALL_S) == Bounds(1, 40)
 
 
-def test_each_server_that_is_left_for_the_next_gives_its_own_copy(log: ReplicatedLog) -> None:
+def test_each_server_that_is_left_for_the_next_gives_its_own_copy(log: PatientLog) -> None:
     """Some time after the first entry: followers of JetStream begin to answer reads later."""
     entries = fill(log, 10)
 
-    def is_read() -> bool:
-        with contextlib.suppress(LogUnavailable):
-            return log.read_copy(3, 5, CALL_S) == entries[2:7]
-        return False
-
     for _ in range(4):  # more than there are servers
-        wait_for("a copy", is_read)
+        wait_for("a copy", lambda: log.read_copy(3, 5, CALL_S) == entries[2:7])
         log.leave_server()
     assert settled(log, b"the next", 10)
 
 
-def test_the_leader_is_moved(log: ReplicatedLog) -> None:
+def test_the_leader_is_moved(log: PatientLog) -> None:
     fill(log, 2)
     state = log.state(CALL_S)
     assert state.has_quorum
@@ -375,30 +348,20 @@ def test_the_leader_is_moved(log: ReplicatedLog) -> None:
     wanted = next(node.name for node in state.nodes if not node.is_leader)
 
     def leads() -> bool:
-        try:
-            log.move_leader([wanted], CALL_S)
-            return log.state(CALL_S).leader == wanted
-        except LogUnavailable:
-            return False
+        log.move_leader([wanted], CALL_S)
+        return log.state(CALL_S).leader == wanted
 
     wait_for(f"{wanted} to lead", leads)
     assert settled(log, b"the third", 2)
-    log.move_leader([wanted], CALL_S)
-    assert log.state(CALL_S).leader == wanted
+    wait_for(f"{wanted} to lead still", leads)
 
 
-def test_all_is_there_after_all_machines_were_killed(system: LogSystem, log: ReplicatedLog) -> None:
+def test_all_is_there_after_all_machines_were_killed(system: LogSystem, log: PatientLog) -> None:
     fill(log, 10)
     log.trim(4, CALL_S)
     system.restart()
 
-    def is_there() -> bool:
-        try:
-            return log.bounds(SHORT_S) == Bounds(4, 10)
-        except LogUnavailable:
-            return False
-
-    wait_for("the log", is_there)
+    assert log.bounds(SHORT_S) == Bounds(4, 10)
     assert everything(log, 4, 10) == numbered(7, 4)
     assert settled(log, b"the eleventh", 10)
 

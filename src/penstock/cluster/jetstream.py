@@ -73,7 +73,6 @@ Answer = TypeVar("Answer")
 _REPLICA_S: Final = 0.05
 _LEADER_S: Final = 0.5
 _APPEND_S: Final = 1.0
-_READS: Final = ("STREAM.INFO", "STREAM.MSG.GET")  # change nothing, so may be sent again
 _READ_BYTES_MAX: Final = 4 << 20
 _REPEATED_BYTES_MAX: Final = 256 << 10  # of a read that is sent again: several may be answered
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
@@ -598,12 +597,11 @@ class JetStreamLog:
         return answer
 
     def _ask_leader(self, call: str, data: bytes, ends_s: float) -> Message:
-        """Return the answer to a request to JetStream's API; one that changes nothing is sent again
-        while there is none."""
+        """Return the answer to a request to JetStream's API, which is sent again while there is
+        none: a leader that ends before it answers takes the request with it. Each request that
+        changes something leads to one state, however often it is carried out."""
         subject = f"$JS.API.{call}.{self._name}"
-        if call in _READS:
-            return self._nats.first_answer(subject, data, data, _LEADER_S, ends_s)
-        return self._nats.request(subject, data, ends_s)
+        return self._nats.first_answer(subject, data, data, _LEADER_S, ends_s)
 
 
 @final

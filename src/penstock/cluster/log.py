@@ -146,7 +146,8 @@ class ReplicatedLog(Protocol):
         """Append an entry at the sequence ``after + 1``; return when it is synced on a majority.
 
         Raises:
-            AppendRefused: the log does not end at ``after``; this call appended nothing.
+            AppendRefused: the log does not end at ``after``, or an earlier append at this place is
+                under way; this call appended nothing.
             AppendUnknown: the append was sent, and there was no answer.
             LogUnavailable: the append was not sent.
             LogRefused: the system put the entry at another sequence than ``after + 1``.

@@ -176,6 +176,24 @@ def test_a_question_that_came_to_a_lost_leader_is_asked_again_on_the_same_connec
         assert server.visits == 1
 
 
+def test_a_change_that_came_to_a_lost_leader_is_sent_again_on_the_same_connection() -> None:
+    """Each change leads to one state, so that it may be made twice."""
+
+    def script(visit: Visit) -> None:
+        visit.take_login()
+        state = {"messages": 9, "first_seq": 1, "last_seq": 9}
+        says(state=state)(visit, visit.request_or_end())
+        visit.request_or_end()  # the lost leader has the purge
+        says(success=True)(visit, visit.request_or_end())
+        visit.heard(b"nothing of this")
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        with closing(log):
+            log.trim(5, DEADLINE_S)
+        assert server.visits == 1
+
+
 def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:
     def refuse(visit: Visit) -> None:
         visit.take_login()
