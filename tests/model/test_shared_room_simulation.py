@@ -26,8 +26,8 @@ import pytest
 
 from penstock.engine.routing.session_registry import LowestOffsetSearch
 from penstock.engine.routing.shared_group import SharedGroup
-from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.outlet import Outlet
+from penstock.engine.session.send_room import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.access import Authorize, Permissions

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 from zlib import crc32
 
-from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
+from penstock.engine.session.send_room import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.values.limits import OUT_OF_DATE_MAX
 from penstock.engine.values.message import RoutingKey
@@ -76,14 +76,17 @@ class Member:
 
     def may_take(self, routing_key: RoutingKey, qos: int, size_bytes: int) -> bool:
         """Return whether this member may receive a queued message and has room for it."""
+        session = self.session
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
-        if not self.session.outbound.has_memory_to_send(size_bytes, qos, False):
+        if not session.transmission.room.has_room_for_group_message(
+            session.link, size_bytes, qos, False
+        ):
             return False
         if self._members.is_hashing:
             return self._members.home_of(routing_key) is self
-        return self.session.transmission.may_receive(routing_key.topic)
+        return session.transmission.may_receive(routing_key.topic)
 
     def is_for_nobody(self, routing_key: RoutingKey) -> bool:
         """Return whether no member may receive the message."""

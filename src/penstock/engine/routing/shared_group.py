@@ -19,7 +19,7 @@ from penstock.engine.memory.pool import Pool
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import GroupMembers, Member, Xorshift32
 from penstock.engine.routing.group_queue import GroupQueue
-from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
+from penstock.engine.session.send_room import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.clock import Now
@@ -341,7 +341,9 @@ class SharedGroup(GroupSource):
             return False
         if not session.transmission.may_receive(message.topic):
             return False
-        return session.outbound.has_memory_to_send(message.size_bytes(), qos, True)
+        return session.transmission.room.has_room_for_group_message(
+            session.link, message.size_bytes(), qos, True
+        )
 
     # -- handing over --------------------------------------------------------------------
 

@@ -290,7 +290,10 @@ class ServerConnection(OpeningConnection):
             return True
         if session.window_length == 0:
             return False
-        return not (self._pending.at_hard_limit() and session.outbound.takes_one_more(0))
+        return not (
+            self._pending.at_hard_limit()
+            and session.transmission.room.has_room_for_one_more(self.link, 0)
+        )
 
     def wait_for_turn(self) -> None:
         """Arrange for ``resume`` in the next turn."""

@@ -6,6 +6,7 @@ Messages to the client::
     outlet              which messages the client gets, and under which topic
     window              QoS 1 and 2 messages that were sent and are not acknowledged
     transmission        sends through the window, handles acknowledgements, sends again
+    send_room           whether there is room for a message to the client
     packet_ids          packet identifiers that follow from sequence numbers of the queue
     backlog             queues messages and drops them
     queue               messages that wait for the window, or for the client

@@ -16,7 +16,8 @@ Invariants:
 3. A body that is in the log need not be in memory; it is requested (``requested_offsets``) before
    its message is sent, and supplied later, and the messages behind it wait.
 
-The window is in ``transmission``, the queue in ``backlog``.
+The window is in ``transmission``, the queue in ``backlog``; ``send_room`` answers whether there is
+room.
 """
 
 from __future__ import annotations
@@ -28,22 +29,18 @@ from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.outlet import Passage
 from penstock.engine.session.retained import PORTION, RetainedDelivery
+from penstock.engine.session.send_room import NO_ROOM
 from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.clock import Now
 from penstock.engine.values.event_kinds import MOVED
 from penstock.engine.values.limit_usage import WINDOW, WRITE_BUFFER
-from penstock.engine.values.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
+from penstock.engine.values.limits import LARGE_BYTES, EngineLimits
 from penstock.engine.values.message import Delivery, Message, SharedOrigin
 from penstock.engine.values.priorities import SLOT_SHIFT
 from penstock.engine.wire.link import Link
 
-NO_ROOM: Final = 0
-ONLY_QOS_0: Final = 1
-ANY_QOS: Final = 2
-
 SHARED_SLOT: Final = 1  # the slot in sequence numbers of messages of shared subscriptions
-_RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 
 
 @final
@@ -64,6 +61,7 @@ class Outbound:
         self._backlog = backlog
         self._transmission = transmission
         self._window = transmission.window
+        self._room = transmission.room
         self._queue = backlog.queue
         self._context = context
         self._retained_deliveries: dict[str, RetainedDelivery] | None = (
@@ -151,7 +149,7 @@ class Outbound:
                 not would_overtake
                 and (
                     len(message.payload) < LARGE_BYTES
-                    or self._has_room_for_qos0(link, message.size_bytes())
+                    or self._room.has_room_for_qos0(link, message.size_bytes())
                 )
             )
         ):
@@ -164,25 +162,6 @@ class Outbound:
             self._transmission.congestion.update_queue_full(self._queue, now)
         else:
             self._backlog.count_dropped_message(drop_reasons.QOS0_OFFLINE, message, 0)
-
-    def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
-        """Return whether memory has room for a QoS 0 packet of this size in the link's buffers.
-
-        If not, have the client resumed in the next tick.
-        """
-        if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
-            return True
-        if link.may_grow(size_bytes):
-            return True
-        if link.resumable is not None:
-            self._context.turn.waiting.until_tick(link.resumable)
-        return False
-
-    def _has_memory_for(self, link: Link, message: Message) -> bool:
-        """Return whether memory has room for ``message`` in the window, and for its packet."""
-        if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
-            return False
-        return self._backlog.account.has_room_for_waiting()
 
     def _deliver_acknowledged(
         self,
@@ -198,15 +177,7 @@ class Outbound:
         if link is None:
             backlog.enqueue(delivery, message, is_planned)
             transmission.congestion.update_queue_full(self._queue, now)
-        elif (
-            len(self._queue) == 0
-            and self._window.has_room()
-            and link.has_room()
-            and (
-                (len(message.payload) <= SMALL_BYTES and not self._window.counts_all)
-                or self._has_memory_for(link, message)
-            )
-        ):
+        elif self._room.has_room_for_new(link, message):
             if backlog.is_stored and message.offset >= 0:
                 delivery.sequence = backlog.stored_queue.lane(
                     backlog.priority_of(message)
@@ -215,14 +186,10 @@ class Outbound:
             transmission.send_new(link, delivery, message, now, passage)
         else:
             backlog.enqueue(delivery, message, is_planned)
-            transmission.must_wait_for_room(link, delivery.size_bytes)
+            cause = self._room.wait_for_room(link, delivery.size_bytes)
             transmission.congestion.update_queue_full(self._queue, now)
-            if link.is_congested:
-                transmission.congestion.set_cause(WRITE_BUFFER, now)
-            elif not self._window.has_room():
-                transmission.congestion.set_cause(WINDOW, now)
-            elif link.resumable is not None and not backlog.account.has_room_for_waiting():
-                self._context.turn.waiting.until_tick(link.resumable)  # memory may be free then
+            if cause != NOTHING:
+                transmission.congestion.set_cause(cause, now)
 
     def refill(self, now: Now) -> None:
         """Fill the window: send unacknowledged messages again, then queued messages.
@@ -236,8 +203,8 @@ class Outbound:
         backlog.wake_blocked_publishers()
         if link is None or transmission.is_fetching:
             return
-        if not link.has_room():
-            link.resume_when_room()
+        room = self._room
+        if not room.has_room_for_packet(link):
             if link.is_congested and len(self._queue) > 0:
                 transmission.congestion.set_cause(WRITE_BUFFER, now)
             return
@@ -251,17 +218,13 @@ class Outbound:
                 continue
             if head is None:
                 break
-            if head.qos > 0 and (
-                not self._window.has_room() or self._context.store_health.is_failing
-            ):
+            if head.qos > 0 and not room.has_room_for_flight():
                 if queue.qos0_count > 0 and not self._send_qos0_past_window(link, now):
                     return
                 while self._take_from_group(groups_with_backlog, None, now):
                     pass  # QoS 0
                 break
-            if (
-                not link.has_room() or head.size_bytes >= LARGE_BYTES
-            ) and transmission.must_wait_for_room(link, head.size_bytes):
+            if not room.has_room_for_next(link, head.size_bytes):
                 return
             message = head.message
             if message is None:
@@ -320,7 +283,7 @@ class Outbound:
         queue = self._queue
         delivery = queue.first_qos0()
         while delivery is not None:
-            if self._transmission.must_wait_for_room(link, delivery.size_bytes):
+            if not self._room.has_room_for_next(link, delivery.size_bytes):
                 return False
             message = delivery.message
             if message is None:
@@ -357,11 +320,10 @@ class Outbound:
     def _continue_retained(self, link: Link, now: Now) -> None:
         visits_left = PORTION
         while self._retained_deliveries:
-            if not link.has_room():
-                link.resume_when_room()
+            if not self._room.has_room_for_packet(link):
                 return
             delivery = next(iter(self._retained_deliveries.values()))
-            if not self._takes_retained(delivery.qos):
+            if not self._room.has_room_for_retained(delivery.qos):
                 return
             delivery.visits_left = visits_left
             message = delivery.next(now)
@@ -375,18 +337,6 @@ class Outbound:
                 self._context.turn.waiting.until_turn(link.resumable)
                 return
         self._retained_deliveries = None
-
-    def _takes_retained(self, qos: int) -> bool:
-        """Return whether a retained message of this QoS may be delivered now.
-
-        It may if the window has room or, in a stored session, if the queue is less than half full.
-        """
-        waiting = len(self._queue)
-        if qos == 0:
-            return self._queue.qos0_count == 0
-        if waiting == 0 and self._window.has_room():
-            return True
-        return self._backlog.is_stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
 
     # -- bodies from the log -------------------------------------------------------------
 
@@ -423,27 +373,6 @@ class Outbound:
         if backlog.is_stored and not backlog.account.has_room_for_bodies():
             queue.evict_to_log()
 
-    # -- room --------------------------------------------------------------------------
-
-    def takes_one_more(self, size_bytes: int) -> bool:
-        """Return whether the window or the queue has room for a QoS 1 or 2 message of this size."""
-        if not self._backlog.has_memory():
-            return False
-        queue = self._queue
-        if queue.has_room(size_bytes):
-            return True
-        link = self._transmission.link
-        if link is None or len(queue) > 0 or not link.has_room():
-            return False
-        return self._window.free > 0
-
-    def refuses(self, size_bytes: int) -> bool:
-        """Return whether a QoS 1 or 2 message of this size must be refused (policy "reject").
-
-        The publisher of a refused message waits or gets a reason code.
-        """
-        return self._queue.must_refuse(size_bytes) and not self.takes_one_more(size_bytes)
-
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 
     def room_for_shared(self, group: GroupSource | None) -> int:
@@ -455,33 +384,8 @@ class Outbound:
         link = self._transmission.link
         if link is None or self._transmission.is_fetching:
             return NO_ROOM
-        if not link.has_room():
-            link.resume_when_room()
-            return NO_ROOM
-        queue = self._queue
-        is_next = len(queue) == 0 or (group is not None and self._is_group_first(group))
-        if is_next and self._window.has_room() and not self._context.store_health.is_failing:
-            return ANY_QOS
-        return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
-
-    def has_memory_to_send(self, size_bytes: int, qos: int, is_new: bool) -> bool:
-        """Return whether memory has room to send a message of this size.
-
-        Args:
-            size_bytes: the size of the message.
-            qos: the QoS of its packet.
-            is_new: whether the message was just published, so that no account counts it yet.
-        """
-        link = self._transmission.link
-        if link is None:
-            return False
-        if qos == 0:
-            return size_bytes < LARGE_BYTES or self._has_room_for_qos0(link, size_bytes)
-        if size_bytes >= LARGE_BYTES and not link.has_room_for(size_bytes):
-            return False
-        if not is_new or (size_bytes <= SMALL_BYTES and not self._window.counts_all):
-            return True
-        return self._backlog.account.has_room_for_waiting()
+        is_next = len(self._queue) == 0 or (group is not None and self._is_group_first(group))
+        return self._room.has_room_for_group(link, is_next)
 
     def send_shared(
         self,

@@ -6,8 +6,10 @@ Broker, client library and bridge use this one class::
                │     │ │
                │     │ ▼
                ├─ transmission ── the in-flight window: sends, handles acknowledgements, resends
-               │     │ │
-               │     ▼ ▼
+               │     │ │ │
+               │     │ │ ▼
+               │     │ │ send_room  whether there is room for a message to the client
+               │     ▼ ▼ ▼
                ├─ backlog ─────── the message queue: queues and drops messages
                ├─ inbound ─────── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
                │                  the messages too (``AwaitingRelease``)
@@ -194,8 +196,8 @@ class Session(StoredState):
         return True
 
     def refuses(self, size_bytes: int) -> bool:
-        """Return whether a message of this size must be refused: see ``Outbound.refuses``."""
-        return self.outbound.refuses(size_bytes)
+        """Return whether a message of this size must be refused: see ``SendRoom.refuses``."""
+        return self.transmission.room.refuses(self.link, size_bytes)
 
     def has_memory(self) -> bool:
         """Return whether memory has room for one more QoS 1 or 2 message."""
@@ -204,8 +206,8 @@ class Session(StoredState):
     def watch_links(self) -> None:
         """Have a client whose link has no room resumed when there is room again."""
         link = self.link
-        if link is not None and not link.has_room():
-            link.resume_when_room()
+        if link is not None:
+            self.transmission.room.has_room_for_packet(link)
 
     # -- connections -------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.engine.session.outlet import Outlet, Passage
 from penstock.engine.session.packet_ids import packet_id_of
 from penstock.engine.session.poison_message import PoisonMessageDetector
+from penstock.engine.session.send_room import SendRoom
 from penstock.engine.session.window import REJECTED, RELEASE, UNKNOWN, VIOLATION, InFlightWindow
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.clock import MICROSECONDS, Now
@@ -31,7 +32,6 @@ from penstock.engine.values.event_kinds import ACKNOWLEDGED, COMPLETED, RESENT, 
 from penstock.engine.values.limit_usage import WRITE_BUFFER, LimitUsage
 from penstock.engine.values.limits import (
     FETCHED_BYTES_MAX,
-    LARGE_BYTES,
     PACKET_IDENTIFIERS,
     SMALL_BYTES,
 )
@@ -66,6 +66,7 @@ class Transmission:
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.is_stored, backlog.account)
+        self.room = SendRoom(self.window, backlog, context)
         self.congestion = Congestion(backlog.client_id, context)
         self.requested_offsets = NO_BODIES  # log offsets of the bodies that were requested last
         self.is_fetching = False  # whether these bodies are being read
@@ -382,7 +383,7 @@ class Transmission:
         wait."""
         entry = self.window.next_to_resend()
         while entry is not None:
-            if self.must_wait_for_room(link, entry.size_bytes):
+            if not self.room.has_room_for_next(link, entry.size_bytes):
                 return False
             if entry.state == AWAIT_PUBCOMP:
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
@@ -491,14 +492,9 @@ class Transmission:
             offsets: the log offsets of the bodies.
             size_bytes: the size of the first body.
         """
-        link = self.link
         owner = self._backlog.owner
-        if owner is None:
-            return
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if not self._backlog.account.has_room_for_fetching(size_bytes):
-            if link is not None and link.resumable is not None:
-                self._context.turn.waiting.until_tick(link.resumable)
+        if owner is None or not self.room.has_room_for_bodies_to_read(self.link, size_bytes):
             return
         self.is_fetching = True
         self.fetching_bytes = size_bytes
@@ -512,16 +508,6 @@ class Transmission:
         self.is_fetching = False
         self._backlog.account.count_fetching(-self.fetching_bytes)
         self.fetching_bytes = 0
-
-    def must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
-        """Return whether a message of this size must wait; if so, have the client resumed when
-        there may be room."""
-        if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
-            return False
-        link.resume_when_room()
-        if link.resumable is not None and not link.is_full() and not link.is_congested:
-            self._context.turn.waiting.until_tick(link.resumable)  # all links together have no room
-        return True
 
     def bodies_at_once(self) -> int:
         """Return how many bodies to request at once: twice the window, up to a limit."""
