@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock.cluster.etcd import EtcdLog
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable
+from penstock.cluster.record import Position
+from penstock.cluster.writer import LogWriter
 from penstock.config.cluster import Cluster
 from tests.support import etcd_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -76,6 +79,27 @@ def test_an_entry_that_one_server_alone_took_is_not_acknowledged(cluster: EtcdCl
     log.append(b"next", ENTRIES, CALL_S)
     log.append(b"and next", ENTRIES + 1, CALL_S)
     log.close()
+
+
+def test_an_append_is_not_settled_by_the_server_that_alone_has_it(cluster: EtcdCluster) -> None:
+    """A storm found it: an append that was not confirmed was made again, and found at its place."""
+    log = log_of(cluster)
+    for sequence in range(ENTRIES):
+        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+    log.close()
+    say_another_end(cluster.servers[2], ENTRIES, ENTRIES + 1)
+    cluster.wait_until_whole()
+
+    with (
+        closing(log_of(cluster, ENTRIES + 1)) as log,
+        pytest.raises(LogUnavailable, match="takes no records"),
+    ):
+        LogWriter(log, 4 * CALL_S).claim(Position(ENTRIES + 1), b"")
+    with (
+        closing(log_of(cluster, ENTRIES + 2)) as log,  # of the server that took it
+        pytest.raises(LogUnavailable, match="1 of 3 etcd servers has the entry 11"),
+    ):
+        log.entry_at(ENTRIES + 2, CALL_S)
 
 
 def test_a_server_that_lacks_what_the_others_have_is_left(cluster: EtcdCluster) -> None:

@@ -15,7 +15,7 @@ a call           the request to etcd (https://etcd.io/docs/v3.4/learning/api/)
 ``append``       a transaction: if ``end`` has the value that the writer expects and the entry's
                  key does not exist, put both
 ``read``         a read-only transaction, *serializable*: answered from one server's own data
-``entry_at``     a read, *linearizable*: confirmed by a majority
+``entry_at``     a read, *linearizable*, of an entry that a majority has in its data
 ``bounds``       both keys in one transaction, linearizable
 ``trim``         transactions that move ``first`` and delete the entries before it; then the
                  history of all keys is compacted, or it would exceed the quota
@@ -29,10 +29,11 @@ an etcd cluster of its own: compacting removes the history of other programs' ke
 A server answers a transaction by its own data, and these can be other than those of the majority:
 where the disk of another one has lied, the entry that a crash took from the log may be applied at
 one server, which then takes what the others refuse. Raft changes nothing of the kind while one term
-lasts. So the first append in each term counts when a majority of the servers has the entry::
+lasts. So the first append in each term counts when a majority of the servers has the entry, and an
+entry is there when a majority has it::
 
       first append in a term ─▶ one server took it ─▶ a majority has it in its data ─▶ appended
-                                                          ╰ not in time: unknown; another server
+      entry_at ───────────────▶ one server has it ──▶   ╰ not in time: unknown; another server
 """
 
 from __future__ import annotations
@@ -203,7 +204,10 @@ class EtcdLog:
             raise AppendRefused(f"the log ends at {last}, not at {after}")
         term = str(answer["header"].get("raft_term"))
         if term != self._confirmed_term:
-            self._confirm(after + 1, data, ends_s)
+            try:
+                self._confirm(after + 1, data, ends_s)
+            except LogUnavailable as error:
+                raise AppendUnknown(str(error)) from error
             self._confirmed_term = term
         self._bounds = Bounds(self._bounds.first, after + 1)
 
@@ -249,10 +253,15 @@ class EtcdLog:
         return result
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
-        """Return the entry at ``sequence``, confirmed by a majority; None if there is none."""
+        """Return the entry at ``sequence``, which a majority has; None if there is none."""
+        ends_s = time.monotonic() + timeout_s
         answer = self._read(_RANGE, {"key": self._key(sequence)}, timeout_s)
         found = answer.get("kvs") or []
-        return Entry(sequence, from_base64(found[0].get("value", ""))) if found else None
+        if not found:
+            return None
+        data = from_base64(found[0].get("value", ""))
+        self._confirm(sequence, data, ends_s)
+        return Entry(sequence, data)
 
     def bounds(self, timeout_s: float) -> Bounds:
         """Return the bounds, confirmed by a majority.
@@ -403,7 +412,7 @@ class EtcdLog:
         Of a cluster whose servers are not all in cluster.log, that cannot be asked for.
 
         Raises:
-            AppendUnknown: not in time; the next call goes to another server.
+            LogUnavailable: not in time; the next call goes to another server.
         """
         voting = sum(not member.get("isLearner") for member in self._members)
         needed = voting // 2 + 1
@@ -420,9 +429,9 @@ class EtcdLog:
                 return
             if time.monotonic() + _PAUSE_S >= ends_s:
                 self.leave_server()
-                raise AppendUnknown(
-                    f"{having} of {voting} etcd servers has the entry {sequence:,} that it took:"
-                    " its data may be other than those of the others"
+                raise LogUnavailable(
+                    f"{having} of {voting} etcd servers has the entry {sequence:,}: its data may be"
+                    " other than those of the others"
                 )
             time.sleep(_PAUSE_S)
 
