@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,7 @@ from penstock.cluster.writer import LogWriter
 from penstock.config.cluster import Cluster
 from tests.support import etcd_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.etcd_cluster import EtcdCluster, EtcdServer
+from tests.support.etcd_cluster import EtcdCluster, say_another_end
 
 pytestmark = etcd_cluster.needed
 
@@ -48,18 +47,6 @@ def log_of(cluster: EtcdCluster, end: int = 0) -> EtcdLog:
 
     wait_for("the server that says so", is_there)
     return log
-
-
-def say_another_end(server: EtcdServer, end: int, other: int) -> None:
-    """Restart a server with another end of the log in its data, as after a crash that takes an
-    entry from the log which the server had applied."""
-    (database,) = server.store_dir.glob("member/snap/db")
-    found = re.compile(rb"(?<!log/)%016x" % end)  # not where it is the name of the entry
-    server.stop()  # with its database written to the end
-    content = database.read_bytes()
-    assert found.search(content)
-    database.write_bytes(found.sub(b"%016x" % other, content))
-    server.start()
 
 
 def test_an_entry_that_one_server_alone_took_is_not_acknowledged(cluster: EtcdCluster) -> None:

@@ -15,7 +15,8 @@ from penstock.errors import PenstockError
 from penstock.protocol.kinds import V5
 from tests.support import etcd_cluster, nats_cluster
 from tests.support.damage_faults import flip_bit
-from tests.support.deadline import let_pass, wait_for
+from tests.support.deadline import DEADLINE_S, let_pass, wait_for
+from tests.support.etcd_cluster import EtcdServer, say_another_end
 from tests.support.failing_disk import failing_disk
 from tests.support.machines import Machine, Machines
 from tests.support.raw_client import RawClient
@@ -179,5 +180,32 @@ def test_a_damaged_server_of_etcd_is_whole_again_when_the_advice_is_followed(
             database.truncate(10_000)
         damaged.nats.start()
         machines.wait_until_healthy()
-        assert machines.operator.clean_up() == 1
+        assert machines.operator.clean_up()
+        publish(wait_for("a primary", machines.primary), 5)
+
+
+@pytest.mark.torture("a server takes minutes to be filled anew")
+@etcd_cluster.needed
+def test_a_server_of_etcd_that_refuses_what_the_others_take_is_whole_again(tmp_path: Path) -> None:
+    """The disk of one server lied, so that another one had applied what the log then lost: it
+    answers by its own data, and takes no append any more."""
+    with Machines(tmp_path, run_by="etcd") as machines:
+        machines.wait_until_healthy()
+        publish(wait_for("a primary", machines.primary), 20)
+        leader = wait_for("a leader", machines.log_leader)
+        primary = wait_for("a primary", machines.primary)
+        parted = next(one for one in machines.all.values() if one not in (leader, primary))
+        with machines.log() as log:
+            log.open(DEADLINE_S)
+            end = log.bounds(DEADLINE_S).last
+        assert isinstance(parted.nats, EtcdServer)
+        say_another_end(parted.nats, end, end + 1)
+
+        def is_told() -> bool:
+            publish(wait_for("a primary", machines.primary), 1)
+            return health_of(machines, parted) in ("damaged", "lost")
+
+        wait_for("its health to be told", is_told)
+        machines.wait_until_healthy()
+        assert machines.operator.clean_up()
         publish(wait_for("a primary", machines.primary), 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 import urllib.error
@@ -148,3 +149,15 @@ def _post(server: EtcdServer, path: str, body: dict[str, Any]) -> dict[str, Any]
             return found
     except (urllib.error.HTTPError, TimeoutError):  # as when the others are not known to be healthy
         return {}
+
+
+def say_another_end(server: EtcdServer, end: int, other: int) -> None:
+    """Restart a server with another end of the log in its data, as after a crash that takes an
+    entry from the log which the server had applied."""
+    (database,) = server.store_dir.glob("member/snap/db")
+    found = re.compile(rb"(?<!log/)%016x" % end)  # not where it is the name of the entry
+    server.stop()  # with its database written to the end
+    content = database.read_bytes()
+    assert found.search(content)
+    database.write_bytes(found.sub(b"%016x" % other, content))
+    server.start()
