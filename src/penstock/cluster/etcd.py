@@ -420,13 +420,14 @@ class EtcdLog:
         body = {"key": self._key(sequence), "serializable": True}
         while len(urls) >= needed:
             having = 0
-            for url in urls:
-                limit_s = min(ends_s, time.monotonic() + _STATUS_S_MAX)
+            for left, url in zip(range(len(urls), 0, -1), urls, strict=True):
+                now = time.monotonic()  # a server that hangs has its share of the time, not all
+                limit_s = now + min(_STATUS_S_MAX, max(0.0, ends_s - now) / left)
                 with contextlib.suppress(NotSent, NoAnswer, EtcdError):
                     found = self._etcd.call_server(url, _RANGE, body, limit_s).get("kvs") or []
                     having += bool(found) and from_base64(found[0].get("value", "")) == data
-            if having >= needed:
-                return
+                if having >= needed:
+                    return
             if time.monotonic() + _PAUSE_S >= ends_s:
                 self.leave_server()
                 raise LogUnavailable(
