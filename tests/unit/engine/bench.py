@@ -17,16 +17,19 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
-from penstock.engine.values.access import Authorize
+from penstock.engine.values.access import Authorize, AuthResult, Credentials
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.message import Message
 from penstock.engine.values.options import EventOptions, ServerOptions, SharingOptions
+from penstock.engine.wire.link import Link
+from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connack,
     Connect,
+    Disconnect,
     Packet,
     Publish,
     Subscribe,
@@ -316,3 +319,27 @@ class Bench:
 def publishes(packets: list[Packet]) -> list[Publish]:
     """Only the messages."""
     return [packet for packet in packets if isinstance(packet, Publish)]
+
+
+def arrive(line: Line, *packets: Packet) -> None:
+    """Packets in one read, and no turn after it."""
+    data = b"".join(encode(packet, line.version) for packet in packets)
+    line.connection.receive(data, line.bench.now)
+
+
+def farewell(line: Line) -> int:
+    """The reason code of the DISCONNECT that closed ``line``, behind what waits for a commit."""
+    line.bench.commit()
+    packet = line.read()[-1]
+    assert isinstance(packet, Disconnect)
+    assert line.connection.link.is_closed
+    return packet.reason_code
+
+
+@final
+class ByName(Authenticate):
+    """Believes every user name."""
+
+    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
+        del link
+        return AuthResult(reasons.SUCCESS, credentials.username)

@@ -33,7 +33,7 @@ from penstock.protocol.packets import (
     Subscription,
     Will,
 )
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, ByName, Line, publishes
 
 VERSIONS: Final = (3, 4, 5)
 ALICE: Final = AuthResult(reasons.SUCCESS, "alice")
@@ -49,14 +49,6 @@ class Later(Authenticate):
     def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
         self.asked.append((credentials, link))
         return None
-
-
-class ByName(Authenticate):
-    """Believes every user name."""
-
-    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        del link
-        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def connect(version: int = 5, **more: object) -> Connect:

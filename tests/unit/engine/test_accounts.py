@@ -6,13 +6,10 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.memory.pool import MemoryLimits, Pool
 from penstock.engine.session.lane import HEAD_LEN_MAX_OFFLINE
 from penstock.engine.values import drop_reasons
-from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.values.limits import SPILL, EngineLimits
-from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,
@@ -25,17 +22,9 @@ from penstock.protocol.packets import (
     Will,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line
+from tests.unit.engine.bench import Bench, ByName, Line
 
 KIB: Final = 1024
-
-
-class ByName(Authenticate):
-    """Believes every user name."""
-
-    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        del link
-        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def bench_of(**limits: float) -> Bench:

@@ -27,18 +27,9 @@ from penstock.protocol.packets import (
     Will,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, Line, farewell, publishes
 
 VERSIONS = (3, 4, 5)
-
-
-def farewell(line: Line) -> int:
-    """The reason code of the DISCONNECT that closed ``line``, behind what waits for a commit."""
-    line.bench.commit()
-    packet = line.read()[-1]
-    assert isinstance(packet, Disconnect)
-    assert line.connection.link.is_closed
-    return packet.reason_code
 
 
 # -- the table -----------------------------------------------------------------------------

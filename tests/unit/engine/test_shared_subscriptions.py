@@ -24,40 +24,10 @@ from penstock.protocol.packets import (
     Unsubscribe,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, publishes
+from tests.unit.engine.group import SHARED, acknowledge, got, member, publish, queued
 
-SHARED = "$share/g/t/+"
 VERSIONS = (3, 4, 5)
-
-
-def member(
-    bench: Bench, name: str, qos: int = 2, *, durable: bool = True, window: int | None = None
-) -> Line:
-    """A member of the group."""
-    line = bench.join(name, durable=durable, receive_maximum=window)
-    line.send(Subscribe(1, [Subscription(SHARED, qos)]))
-    bench.commit()
-    line.read()
-    return line
-
-
-def publish(bench: Bench, count: int, qos: int = 1, topic: str = "t/1", first: int = 0) -> None:
-    for number in range(first, first + count):
-        bench.publish(topic, str(number).encode(), qos)
-
-
-def got(line: Line) -> list[int]:
-    return [int(packet.payload) for packet in publishes(line.read())]
-
-
-def waiting(bench: Bench, name: str = SHARED) -> int:
-    """How many messages wait for the group."""
-    return bench.server.router.sharing.groups[name].queue.queue_length
-
-
-def acknowledge(bench: Bench, line: Line, packets: list[Publish]) -> None:
-    line.send(*[Puback(packet.packet_id) for packet in packets])
-    bench.commit()
 
 
 # -- who gets a message ----------------------------------------------------------------
@@ -115,7 +85,7 @@ def test_sticky_stays_with_one_until_it_is_full_or_gone() -> None:
     assert got(second) == [2, 3]
     second.cut()
     bench.commit()
-    assert waiting(bench) == 2  # nobody has room
+    assert queued(bench) == 2  # nobody has room
 
 
 def test_least_inflight_goes_where_least_waits() -> None:
@@ -160,14 +130,14 @@ def test_messages_that_no_member_takes_at_once_wait_within_the_bounds_of_all_mem
     away, online = member(bench, "m1"), member(bench, "m2", window=1)
     away.cut()
     publish(bench, 3)
-    assert (online.session.window_length, waiting(bench)) == (1, 2)
+    assert (online.session.window_length, queued(bench)) == (1, 2)
     assert away.session.queue_length == online.session.queue_length == 0
     assert sum(bench.server.drops.counts) == 0
     publish(bench, 1, first=3)
     assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
     online.send(Unsubscribe(2, [SHARED]))  # less room, and nothing is dropped for it
     bench.commit()
-    assert waiting(bench) == 2
+    assert queued(bench) == 2
     assert sum(bench.server.drops.counts) == 1
 
 
@@ -179,7 +149,7 @@ def test_nobody_connected(strategy: str) -> None:
     for line in members:
         line.cut()
     publish(bench, 9)
-    assert waiting(bench) == 9
+    assert queued(bench) == 9
     back = bench.join("m1", durable=True)
     bench.commit()
     assert got(back) == list(range(9))
@@ -211,7 +181,7 @@ def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: 
         for key in {number // 100 for number in numbers}:
             assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
     stuck_keys = set(range(8)) - homes[0] - homes[1]
-    assert waiting(bench) == 6 * len(stuck_keys) - 1
+    assert queued(bench) == 6 * len(stuck_keys) - 1
     stuck.cut()  # now it is the others', behind what it had
     bench.commit()
     numbers = []
@@ -256,7 +226,7 @@ def test_a_member_whose_link_was_full_goes_on_when_it_is_empty_and_in_order() ->
     line = member(bench, "m")
     source = bench.join("source")
     source.send(*[Publish("t/1", bytes([n]) * 65_536, 1, packet_id=1 + n) for n in range(24)])
-    assert waiting(bench) > 0, "1 MiB is written before the commit"
+    assert queued(bench) > 0, "1 MiB is written before the commit"
     bench.commit()
     bench.turns()
     source.send(Publish("t/1", b"\x18", 1, packet_id=99))
@@ -411,10 +381,10 @@ def test_the_others_wait_until_one_has_room() -> None:
     first, second = member(bench, "m1", window=5), member(bench, "m2", window=1)
     publish(bench, 10)
     (packet,) = publishes(second.read())
-    assert (second.session.window_length, waiting(bench)) == (1, 4)
+    assert (second.session.window_length, queued(bench)) == (1, 4)
     first.cut()
     bench.commit()
-    assert (first.session.window_length, waiting(bench)) == (0, 9)
+    assert (first.session.window_length, queued(bench)) == (0, 9)
     seen = [int(packet.payload)]
     for _ in range(9):
         acknowledge(bench, second, [packet])
@@ -460,13 +430,13 @@ def test_a_returned_message_is_stored_where_it_went() -> None:
     first = member(bench, "m1", window=1)
     publish(bench, 4)
     second = member(bench, "m2", window=1)
-    assert (second.session.window_length, waiting(bench)) == (1, 2)
+    assert (second.session.window_length, queued(bench)) == (1, 2)
     first.cut()
     bench.commit()
-    assert waiting(bench) == 3
+    assert queued(bench) == 3
     bench.restart()
     assert [line.session.window_length for line in (first, second)] == [0, 0]
-    assert waiting(bench) == 4
+    assert queued(bench) == 4
     back = bench.join("m2", durable=True)
     assert got(back) == [0, 1, 2, 3]
     assert got(bench.join("m1", durable=True)) == []
@@ -508,7 +478,7 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     (taken,) = publishes(other.read())
     other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
     publish(bench, 5, first=1)
-    assert waiting(bench) == 5
+    assert queued(bench) == 5
     lowest_needed_offset = bench.server.lowest_needed_offset(bench.server.context.batch.next_offset)
     bench.store.trim_log(bench.now.wall_us + 1, 2**62, lowest_needed_offset)
     other.cut()
@@ -669,7 +639,7 @@ def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
     back.read()
     back.send(Disconnect(0, Properties(session_expiry_interval=0)))
     bench.commit()
-    assert waiting(bench) == 2
+    assert queued(bench) == 2
     assert got(clean) == [0]
     bench.restart()
     assert bench.server.router.sharing.groups == {}

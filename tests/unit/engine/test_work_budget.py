@@ -41,15 +41,9 @@ from penstock.protocol.packets import (
     Will,
 )
 from penstock.protocol.properties import USER_PROPERTIES_MAX, Properties
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, arrive, publishes
 
 MAXIMUM = 3
-
-
-def arrive(line: Line, *packets: Packet) -> None:
-    """Packets in one read, and no turn after it."""
-    data = b"".join(encode(packet, line.version) for packet in packets)
-    line.connection.receive(data, line.bench.now)
 
 
 # -- a turn's share ------------------------------------------------------------------------

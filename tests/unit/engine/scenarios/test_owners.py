@@ -6,28 +6,17 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.authenticate import Authenticate
-from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.values.drop_reasons import SESSION_ENDED
 from penstock.engine.values.event_kinds import KINDS, REFUSED
 from penstock.engine.values.options import EventOptions, ServerOptions
 from penstock.engine.values.records import SessionRecord
-from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, ByName, Line, publishes
 
 VERSIONS: Final = (3, 4, 5)
 USERS: Final = ("alice", "mallory", None)
-
-
-class ByName(Authenticate):
-    """Believes every user name."""
-
-    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        del link
-        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def connect(

@@ -22,8 +22,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.support.waiting import check_waiting
-from tests.unit.engine.bench import Bench, Line, publishes
-from tests.unit.engine.test_accounts import ByName
+from tests.unit.engine.bench import Bench, ByName, Line, publishes
 
 KIB: Final = 1024
 LARGE: Final = bytes(100 * KIB)
