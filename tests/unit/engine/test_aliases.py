@@ -176,19 +176,6 @@ def test_a_topic_is_spelled_out_once(qos: int) -> None:
     assert (len(reader.seen), reader.spelled_out) == (11, 2)
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_message_that_leaves_with_an_alias_is_counted_as_sent(qos: int) -> None:
-    bench = Bench()
-    reader = Reader(bench, 5)
-    source = bench.join("source")
-    reader.rest()
-    for number in range(10):
-        source.send(Publish("plant/1/heat", b"four", qos, packet_id=number + 1 if qos else 0))
-        reader.rest()
-    counters = bench.server.context.turn.counters.total()
-    assert (counters.publish_sent, counters.publish_bytes_sent) == (10, 40)
-
-
 def test_qos_0_does_not_use_what_a_held_packet_defines() -> None:
     """It overtakes that packet, and so must spell the topic out; afterwards it may use it."""
     bench = Bench()
@@ -202,20 +189,6 @@ def test_qos_0_does_not_use_what_a_held_packet_defines() -> None:
     source.send(Publish("plant/1/heat", b"3", 0))
     reader.read()
     assert [payload for _, payload in reader.seen] == [b"2", b"1", b"3"]
-    assert reader.spelled_out == 2
-
-
-def test_a_packet_that_only_fits_without_an_alias_has_none() -> None:
-    bench = Bench()
-    topic = "plant/1/heat"
-    size = len(topic) + 10  # with a payload of 5 bytes: the three of an alias are too many
-    reader = Reader(bench, 5, size)
-    source = bench.join("source")
-    reader.rest()
-    source.send(Publish(topic, b"12345", 0))
-    source.send(Publish(topic, b"12", 0), Publish(topic, b"1234567", 0))
-    reader.rest()
-    assert [payload for _, payload in reader.seen] == [b"12345", b"12", b"1234567"]
     assert reader.spelled_out == 2
 
 

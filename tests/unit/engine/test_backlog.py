@@ -9,8 +9,10 @@ from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPIL
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,
+    Disconnect,
     Puback,
     Publish,
+    Pubrec,
     Pubrel,
     Subscribe,
     Subscription,
@@ -345,3 +347,37 @@ def test_the_store_keeps_what_the_queue_needs() -> None:
     line.send(Puback(message.packet_id))
     bench.commit()
     assert bench.server.lowest_needed_offset(end) == end - 2
+
+
+def test_a_full_queue_is_counted() -> None:
+    pair = Pair(EngineLimits(max_mqueue_len=3))
+    pair.line.cut()
+    pair.publish(*numbered(5))
+    pair.bench.commit()
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 2
+    pair.bench.restart()
+    assert payloads(pair.rejoin()) == numbered(5)[2:]
+
+
+def test_a_queue_that_is_too_long_for_a_new_limit_is_counted() -> None:
+    pair = Pair(EngineLimits(max_mqueue_len=5))
+    pair.line.cut()
+    pair.publish(*numbered(5))
+    pair.bench.commit()
+    pair.bench.limits = EngineLimits(max_mqueue_len=2)
+    pair.bench.restart()
+    assert (
+        pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 0
+    )  # not before it holds: on attach
+    assert payloads(pair.rejoin()) == numbered(5)[3:]
+    assert pair.bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 3
+
+
+def test_messages_that_an_ended_session_held_are_counted() -> None:
+    pair = Pair(EngineLimits(max_inflight=2))
+    pair.publish(b"has it", qos=2)
+    pair.publish(b"window", b"queue")
+    pair.bench.commit()
+    pair.line.send(Pubrec(1))
+    pair.line.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    assert pair.bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2

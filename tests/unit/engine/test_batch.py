@@ -1,4 +1,4 @@
-"""EngineContext: the open batch is filled, sealed and committed, and links are told when."""
+"""The open batch: filled, sealed, and empty again."""
 
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.values.message import Message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import NOT_ACKNOWLEDGED
 from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import InFlightWindow
 from penstock.engine.values.drop_reasons import CONNECTION_ENDED
@@ -14,12 +13,10 @@ from penstock.engine.values.message import Delivery, Message
 from penstock.engine.values.states import CLOSED, CONNECTED
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
-from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Auth,
     Connack,
     Disconnect,
-    Packet,
     Pingreq,
     Pingresp,
     Puback,
@@ -201,38 +198,6 @@ def test_topic_aliases_are_defined_for_a_server_that_takes_them() -> None:
     assert (first.topic, second.topic) == ("a/long/topic", "")
 
 
-def test_topic_aliases_of_the_server_are_resolved() -> None:
-    rig = Rig()
-    rig.connect.properties = Properties(topic_alias_maximum=1)
-    rig.dial()
-    rig.says(
-        Connack(0, True),
-        Publish("t", b"1", properties=Properties(topic_alias=1)),
-        Publish("", b"2", properties=Properties(topic_alias=1)),
-    )
-    assert [arrival.topic for arrival in rig.came] == ["t", "t"]
-    assert [arrival.publish.properties for arrival in rig.came] == [None, None]
-    rig.says(Publish("u", b"3", properties=Properties(topic_alias=2)))
-    assert rig.connection.close_reason == "topic alias 2 is above the maximum"
-
-
-def test_a_topic_alias_beside_other_properties_is_taken_out_of_them() -> None:
-    rig = Rig()
-    rig.connect.properties = Properties(topic_alias_maximum=1)
-    rig.dial()
-    alone = Properties(topic_alias=1)
-    both = Properties(topic_alias=1, content_type="x")
-    rig.says(
-        Connack(0, True),
-        Publish("t", b"1", properties=alone),
-        Publish("", b"2", properties=both),
-        Publish("", b"3", properties=alone),
-    )
-    assert [arrival.topic for arrival in rig.came] == ["t", "t", "t"]
-    found = [arrival.publish.properties for arrival in rig.came]
-    assert found == [None, Properties(content_type="x"), None]
-
-
 # -- the session was lost ------------------------------------------------------------------
 
 
@@ -266,248 +231,6 @@ def test_a_packet_identifier_means_another_message_in_another_session() -> None:
     rig.again(present=False)
     rig.says(Publish("t", b"new", 2, packet_id=7))
     assert [arrival.publish.payload for arrival in rig.came] == [b"old", b"new"]
-
-
-def test_a_message_settled_after_its_session_was_lost_is_not_answered() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"old", 2, packet_id=7))
-    rig.again(present=False)
-    assert rig.settle(0) == []
-    rig.says(Publish("t", b"new", 2, packet_id=7))
-    assert len(rig.came) == 2
-
-
-# -- messages and their acknowledgements ---------------------------------------------------
-
-
-def test_a_message_is_acknowledged_when_it_is_settled() -> None:
-    rig = opened()
-    assert rig.says(Publish("t", b"0"), Publish("t", b"1", 1, packet_id=1)) == []
-    assert rig.settle(1) == [Puback(1)]
-    assert rig.settle(0) == []
-
-
-def test_acknowledgements_keep_the_order_of_the_messages() -> None:
-    """[MQTT-4.6.0-2] [MQTT-4.6.0-3]"""
-    rig = opened()
-    rig.says(Publish("t", b"0", 1, packet_id=9), Publish("t", b"1", 2, packet_id=4))
-    assert rig.settle(1) == []
-    assert rig.settle(0) == [Puback(9), Pubrec(4)]
-    assert rig.says(Pubrel(4)) == [Pubcomp(4)]
-
-
-def test_a_refusal_is_said_in_mqtt_5() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 2, packet_id=2))
-    assert rig.settle(0, 0x97) == [Puback(1, 0x97)]
-    assert rig.settle(1, 0x83) == [Pubrec(2, 0x83)]
-    assert rig.says(Publish("t", b"2", 2, packet_id=2)) == []
-    assert len(rig.came) == 3
-
-
-def test_before_mqtt_5_a_refused_message_is_acknowledged() -> None:
-    """[MQTT-4.5.0-2]: a message that is never acknowledged would block the server's window."""
-    rig = opened(4)
-    rig.says(Publish("t", b"0", 1, packet_id=1))
-    assert rig.settle(0, 0x97) == [Puback(1)]
-
-
-def test_a_code_that_no_acknowledgement_has_is_our_own_mistake() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", 1, packet_id=1))
-    with pytest.raises(LocalProtocolError):
-        rig.settle(0, 0x8B)
-    assert rig.settle(0) == [Puback(1)]
-
-
-def test_a_message_left_to_the_server_comes_again() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", 2, packet_id=1))
-    assert rig.settle(0, NOT_ACKNOWLEDGED) == []
-    rig.again()
-    rig.says(Publish("t", b"0", 2, dup=True, packet_id=1))
-    assert rig.settle(1) == [Pubrec(1)]
-
-
-@pytest.mark.parametrize("present", [False, True])
-def test_a_completed_message_is_completed_again_unless_the_server_lost_the_session(
-    present: bool,
-) -> None:
-    """The PUBCOMP was lost with the connection."""
-    rig = opened()
-    rig.says(Publish("t", b"0", 2, packet_id=1))
-    assert rig.settle(0) == [Pubrec(1)]
-    assert rig.says(Pubrel(1)) == [Pubcomp(1)]
-    rig.again(present)
-    assert rig.says(Pubrel(1)) == [Pubcomp(1, 0 if present else 0x92)]
-
-
-@pytest.mark.parametrize("is_settled", [False, True])
-def test_pubrel_instead_of_the_message_ends_it_and_frees_its_packet_identifier(
-    is_settled: bool,
-) -> None:
-    """The server cannot send it again, and asks us to forget its packet identifier."""
-    rig = opened()
-    rig.says(Publish("t", b"first", 1, packet_id=2), Publish("t", b"old", 2, packet_id=1))
-    rig.connection.lost("cut", rig.now)
-    if is_settled:
-        rig.settle(1)
-    rig.dial()
-    assert rig.says(Connack(0, True), Pubrel(1)) == [Pubcomp(1)]
-    assert rig.settle(1) == []
-    assert not rig.session.inbound.awaits_release(1)
-    rig.says(Publish("t", b"new", 2, packet_id=1))
-    assert rig.settle(2) == [Pubrec(1)]
-    assert rig.says(Pubrel(1)) == [Pubcomp(1)]
-
-
-@pytest.mark.parametrize("is_settled", [False, True])
-@pytest.mark.parametrize(
-    "other",
-    [
-        Publish("u", b"new", 1, packet_id=1),
-        Publish("t", b"new", 1, dup=True, packet_id=1),
-        Publish("t", b"old", 2, dup=True, packet_id=1),
-        Publish("t", b"old", 1, packet_id=1),
-    ],
-)
-def test_a_server_may_give_an_identifier_to_another_message(
-    other: Publish, is_settled: bool
-) -> None:
-    """For example, when the first one expired while we were away."""
-    rig = opened()
-    rig.says(Publish("t", b"old", 1, packet_id=1))
-    rig.connection.lost("cut", rig.now)
-    if is_settled:
-        rig.settle(0)
-    rig.dial()
-    assert rig.says(Connack(0, True), other) == []
-    assert len(rig.came) == 2
-    assert rig.settle(0) == []
-    assert rig.settle(1) == [Puback(1) if other.qos == 1 else Pubrec(1)]
-
-
-def test_a_message_that_was_given_up_does_not_hold_up_those_after_it() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 1, packet_id=2))
-    rig.settle(1)
-    assert rig.says(Publish("t", b"2", 1, packet_id=1)) == [Puback(2)]
-
-
-def test_a_new_message_with_an_identifier_from_a_session_that_was_lost_unnoticed() -> None:
-    """We died between the CONNACK that said so and the commit of it."""
-    rig = opened()
-    rig.says(Publish("t", b"old", 2, packet_id=7))
-    rig.settle(0)
-    rig.again()
-    rig.says(Publish("t", b"new", 2, packet_id=7))
-    assert len(rig.came) == 2
-    assert rig.settle(1) == [Pubrec(7)]
-
-
-def test_repeats_take_one_place_each() -> None:
-    rig = opened()
-    again = Publish("t", b"1", 2, dup=True, packet_id=2)
-    rig.says(Publish("t", b"0", 1, packet_id=1), again)
-    rig.settle(1)
-    rig.again()
-    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1), *[again] * 100)
-    assert len(rig.arrivals) == 2
-    assert rig.settle(0) == [Puback(1), Pubrec(2)]
-
-
-def test_an_older_connection_brings_nothing_any_more() -> None:
-    rig = opened()
-    old = rig.connection
-    rig.dial()
-    rig.says(Connack(0, True))
-    old.receive(encode(Publish("t", b"late", 1, packet_id=5), 5), rig.now)
-    assert old.close_reason == "another connection took the session over"
-    assert rig.came == []
-
-
-def test_a_message_settled_on_an_earlier_connection_may_be_settled_again() -> None:
-    rig = opened()
-    old = rig.connection
-    rig.says(Publish("t", b"0", 1, packet_id=1))
-    rig.again()
-    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1))
-    old.settle(rig.came[0], DONE, rig.now)
-    assert rig.settle(0) == [Puback(1)]
-
-
-@pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
-def test_a_message_processed_while_the_connection_breaks_is_handed_over_once(
-    qos: int, answer: Packet
-) -> None:
-    rig = opened()
-    publish = Publish("t", b"0", qos, packet_id=1)
-    again = Publish("t", b"0", qos, dup=True, packet_id=1)
-    rig.says(publish)
-    rig.again()
-    assert rig.says(again) == []
-    assert rig.settle(0) == [answer]
-    assert len(rig.came) == 1
-
-
-@pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
-def test_a_message_processed_after_the_connection_broke_is_handed_over_once(
-    qos: int, answer: Packet
-) -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", qos, packet_id=1))
-    rig.connection.lost("cut", rig.now)
-    assert rig.settle(0) == []
-    rig.dial()
-    assert rig.says(Connack(0, True), Publish("t", b"0", qos, dup=True, packet_id=1)) == [answer]
-    assert len(rig.came) == 1
-    if qos == 1:  # the server has the answer, and may use the identifier again
-        rig.says(Publish("t", b"1", qos, packet_id=1))
-        assert len(rig.came) == 2
-
-
-def test_a_repeat_of_what_was_received_keeps_its_place_among_acknowledgements() -> None:
-    rig = opened()
-    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 2, packet_id=2))
-    rig.settle(1)
-    rig.again()
-    again = (
-        Publish("t", b"0", 1, dup=True, packet_id=1),
-        Publish("t", b"1", 2, dup=True, packet_id=2),
-    )
-    assert rig.says(*again) == []
-    assert rig.settle(0) == [Puback(1), Pubrec(2)]
-
-
-def test_a_server_must_not_exceed_what_we_take() -> None:
-    """[MQTT-3.3.4-9]"""
-    rig = Rig()
-    rig.connect.properties = Properties(receive_maximum=1)
-    rig.dial()
-    rig.says(Connack(0, True), Publish("t", b"0", 1, packet_id=1))
-    assert rig.connection.state == CONNECTED
-    rig.says(Publish("t", b"0", 1, packet_id=2))
-    assert rig.connection.state == CLOSED
-
-
-def test_a_topic_with_a_wildcard_is_no_topic_name() -> None:
-    rig = opened()
-    rig.says(Publish("t/#", b""))
-    assert rig.connection.state == CLOSED
-
-
-def test_the_server_is_not_read_while_the_application_has_no_room() -> None:
-    rig = opened()
-    rig.connection.is_application_full = True
-    both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
-    rig.connection.receive(both, rig.now)
-    assert (len(rig.came), rig.connection.is_reading_paused) == (1, True)
-    rig.now_s += 1000  # our own silence is not the server's
-    rig.connection.tick(rig.now)
-    assert rig.connection.state == CONNECTED
-    rig.connection.is_application_full = False
-    rig.connection.resume(rig.now)
-    assert (len(rig.came), rig.connection.is_reading_paused) == (2, False)
 
 
 # -- subscriptions -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""No room in shared subscriptions: what is acknowledged has a place, and keeps it."""
+"""The queue of a shared subscription: its room, its bounds and its order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from penstock.engine.values.access import Permissions
 from penstock.engine.values.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.values.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
-from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
+from penstock.protocol.packets import (
+    Connect,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.group import SHARED as GROUP
+from tests.unit.engine.group import acknowledge, got, member, publish, queued
 
 SHARED = "$share/g/t"
 FULL = reasons.QUOTA_EXCEEDED
@@ -246,3 +255,159 @@ def test_a_refused_message_is_nobodys_turn(strategy: str, blocking: str) -> None
 
     first = gets_it(0)
     assert [gets_it(times) for times in (1, 2, 3)] == [first] * 3
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_messages_that_no_member_takes_at_once_wait_within_the_bounds_of_all_members(
+    strategy: str,
+) -> None:
+    limits = EngineLimits(max_mqueue_len=1)
+    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
+    away, online = member(bench, "m1"), member(bench, "m2", window=1)
+    away.cut()
+    publish(bench, 3)
+    assert (online.session.window_length, queued(bench)) == (1, 2)
+    assert away.session.queue_length == online.session.queue_length == 0
+    assert sum(bench.server.drops.counts) == 0
+    publish(bench, 1, first=3)
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
+    online.send(Unsubscribe(2, [GROUP]))  # less room, and nothing is dropped for it
+    bench.commit()
+    assert queued(bench) == 2
+    assert sum(bench.server.drops.counts) == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nobody_connected(strategy: str) -> None:
+    """It waits, and whoever comes back first gets it."""
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    members = [member(bench, f"m{number}") for number in range(3)]
+    for line in members:
+        line.cut()
+    publish(bench, 9)
+    assert queued(bench) == 9
+    back = bench.join("m1", durable=True)
+    bench.commit()
+    assert got(back) == list(range(9))
+
+
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: str) -> None:
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    lines = [member(bench, f"m{number}", window=1) for number in range(3)]
+    sources = [bench.join(f"source{number}") for number in range(8)]
+    for count in range(6):
+        for number, source in enumerate(sources):
+            payload = str(number * 100 + count).encode()
+            source.send(Publish(f"t/{number}", payload, 1, packet_id=1 + count))
+        bench.commit()
+    stuck, *others = lines
+    got(stuck)
+    seen: dict[int, list[int]] = {}
+    for _ in range(100):
+        for place, line in enumerate(others):
+            packets = publishes(line.read())
+            seen.setdefault(place, []).extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    homes = [{number // 100 for number in numbers} for numbers in seen.values()]
+    assert homes[0]
+    assert homes[1]
+    assert not homes[0] & homes[1]
+    for numbers in seen.values():
+        for key in {number // 100 for number in numbers}:
+            assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
+    stuck_keys = set(range(8)) - homes[0] - homes[1]
+    assert queued(bench) == 6 * len(stuck_keys) - 1
+    stuck.cut()  # now it is the others', behind what it had
+    bench.commit()
+    numbers = []
+    for _ in range(100):
+        for line in others:
+            packets = publishes(line.read())
+            numbers.extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    assert sorted(numbers) == [
+        100 * key + count for key in sorted(stuck_keys) for count in range(6)
+    ]
+    for key in stuck_keys:
+        assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
+
+
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_by_hash_a_full_queue_keeps_the_order_of_a_key_while_bodies_are_read(
+    strategy: str,
+) -> None:
+    """A message that finds no room must not go to the home before those that wait."""
+    limits = EngineLimits(max_mqueue_len=2, mqueue_overflow="drop_newest")
+    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
+    source = bench.join("source")
+    for name in ("m1", "m2"):
+        member(bench, name).cut()
+    for number in range(4):  # as many as both have room for
+        source.send(Publish("t/1", str(number).encode(), 1, packet_id=1 + number))
+        bench.commit()
+    bench.join("m2").cut()  # a clean start: m1 has room for two
+    back = bench.line()
+    properties = Properties(session_expiry_interval=3600)
+    back.send(Connect("m1", 5, False, properties=properties))
+    source.send(Publish("t/1", b"4", 1, packet_id=9))  # the bodies of the others are being read
+    bench.commit()
+    bench.commit()
+    assert got(back) == [0, 1, 2, 3]
+    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
+
+
+def test_the_queue_goes_with_the_last_member() -> None:
+    """It is counted, makes dead letters, and is gone from the store."""
+    bench = Bench(dead_letters="dead")
+    letters = bench.subscriber("letters", "dead", 1)
+    line = member(bench, "m", window=1)
+    publish(bench, 3)
+    taken = publishes(line.read())
+    line.send(Unsubscribe(2, [GROUP]))
+    bench.commit()
+    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.context.groups_with_backlog == {}
+    bench.pass_s(1)
+    bench.commit()
+    assert got(letters) == [1, 2]
+    acknowledge(bench, line, taken)
+    recovered = bench.store.recover()
+    assert sorted(record.client_id for record in recovered.sessions) == ["letters", "m"]
+
+
+def test_qos_0_is_returned_too() -> None:
+    bench = Bench()
+    first = member(bench, "m1")
+    first.cut()
+    publish(bench, 3, qos=0)
+    second = bench.join("m2")
+    second.send(Subscribe(1, [Subscription(GROUP, 1)]))
+    bench.commit()
+    assert got(second) == [0, 1, 2]
+
+
+def test_a_message_that_waited_in_memory_is_in_the_log_for_its_next_member() -> None:
+    """Another group's member had it in the log meanwhile, and retention took it from there."""
+    bench = Bench(streams=())
+    other = "$share/h/t/+"
+    holder = member(bench, "holder", 0)
+    holder.send(Subscribe(1, [Subscription(other, 0)]))
+    bench.commit()
+    holder.cut()
+    publish(bench, 1)
+    first, second = bench.join("first", durable=True), bench.join("second", durable=True)
+    first.send(Subscribe(1, [Subscription(GROUP, 1)]))
+    bench.commit()
+    acknowledge(bench, first, publishes(first.read()))
+    server = bench.server
+    end = server.context.batch.next_offset
+    assert (
+        bench.store.trim_log(bench.now.wall_us + 1, 0, server.lowest_needed_offset(end)) == end == 1
+    )
+    second.send(Subscribe(1, [Subscription(other, 1)]))
+    bench.commit()
+    assert got(second) == [0]
+    bench.restart()
+    assert got(bench.join("second", durable=True)) == [0]

@@ -3,9 +3,18 @@
 from penstock.engine.connection.keepalive import KeepAlive
 from penstock.engine.values.clock import NO_DEADLINE
 from penstock.engine.values.limits import EngineLimits
-from penstock.protocol.packets import Connect, Disconnect, Pingreq, Pingresp
+from penstock.engine.values.states import CONNECTED
+from penstock.protocol.packets import (
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Publish,
+)
 from penstock.protocol.reasons import KEEP_ALIVE_TIMEOUT
 from tests.unit.engine.bench import Bench
+
+MAXIMUM = 3
 
 
 def test_the_connect_timeout_stands_before_connect() -> None:
@@ -84,3 +93,23 @@ def test_clients_that_cannot_be_told_keep_theirs() -> None:
     bench = Bench(EngineLimits(keep_alive_s_max=60))
     line, _ = bench.connect(Connect("c", 4, True, 100))
     assert line.connection.deadline_s() == bench.now.monotonic_s + 150
+
+
+def test_our_pause_is_not_the_clients_silence() -> None:
+    """[MQTT-3.1.2-22]: keep alive strikes silence, not what we do not read."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", 4, keep_alive_s=10)
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 10)])
+    assert line.connection.is_reading_paused
+    for _ in range(10):
+        bench.pass_s(14.0)
+        line.connection.tick(bench.now)
+    assert not line.connection.link.is_closed
+    bench.commit()
+    assert (line.connection.is_reading_paused, line.connection.state) == (False, CONNECTED)
+    bench.pass_s(14.0)
+    line.connection.tick(bench.now)
+    assert line.connection.state == CONNECTED, "it had no time to be heard"
+    bench.pass_s(2.0)
+    line.connection.tick(bench.now)
+    assert line.connection.close_reason == "nothing heard for 1.5 x keep alive"

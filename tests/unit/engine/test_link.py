@@ -1,9 +1,14 @@
 """The link: what leaves at once, and what waits for its commit."""
 
+import pytest
+
 from penstock.engine.batch.engine_context import EngineContext
+from penstock.engine.values.limits import EngineLimits
 from penstock.engine.wire.link import Link
 from penstock.protocol.packets import (
     Connect,
+    Disconnect,
+    Packet,
     Pingreq,
     Pingresp,
     Puback,
@@ -15,7 +20,7 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
-from tests.unit.engine.bench import Bench
+from tests.unit.engine.bench import Bench, publishes
 
 
 def opened_link(context: EngineContext) -> Link:
@@ -114,3 +119,145 @@ def test_qos0_keeps_its_place_when_the_next_one_is_not_written() -> None:
     bench.commit()
     payloads = [packet.payload for packet in line.read() if isinstance(packet, Publish)]
     assert payloads == [b"0", b"1", b"2"]
+
+
+# -- bounded memory ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Pingreq(),
+        Publish("t", b"x", 1, packet_id=1),
+        Subscribe(1, [Subscription("t", 1)]),
+        Pubrec(7),
+    ],
+    ids=lambda packet: type(packet).__name__,
+)
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, version: int) -> None:
+    """Its socket is full: a bounded number of its packets is taken, then none."""
+    limit = 10_000
+    bench = Bench(EngineLimits(write_buffer_bytes_max=limit))
+    line = bench.join("c", version)
+    link = line.connection.link
+    link.mark_socket_full()
+    for _ in range(100):
+        if not line.connection.is_reading_paused:
+            line.send(*[packet] * 500)
+        bench.commit()
+        bench.take_ready(line)
+    assert line.connection.is_reading_paused
+    assert limit <= link.pending_bytes + link.congested_bytes < limit + 100
+    line.connection.writable(bench.now)
+    bench.turns()
+    assert link.congested_bytes < limit
+    for _ in range(100):
+        bench.commit()
+        bench.take_ready(line)
+    assert not line.connection.is_reading_paused
+
+
+def test_every_packet_is_answered_once_the_client_reads() -> None:
+    bench = Bench(EngineLimits(write_buffer_bytes_max=1000))
+    line = bench.join("c", 4)
+    line.connection.link.mark_socket_full()
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 2001)])
+    answers: list[Packet] = []
+    for _ in range(100):
+        bench.commit()
+        answers += line.read()
+        if line.connection.link.is_full():
+            line.connection.writable(bench.now)
+    assert answers == [Puback(n) for n in range(1, 2001)]
+
+
+def test_a_link_without_room_leaves_messages_in_the_queue() -> None:
+    """Also before the socket says so: what waits for a commit takes memory too."""
+    bench = Bench(EngineLimits(write_buffer_bytes_max=10_000))
+    line = bench.subscriber("s", "t", 1, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(*[Publish("t", bytes(4000), 1, packet_id=n) for n in range(1, 11)])
+    assert line.connection.link.pending_bytes < 14_000
+    assert line.session.window_length == 3
+    bench.commit()
+    for _ in range(10):
+        bench.take_ready(line)
+        bench.commit()
+    assert line.session.window_length == 10
+
+
+def test_a_resumed_session_is_sent_again_in_portions() -> None:
+    bench = Bench(EngineLimits(write_buffer_bytes_max=10_000))
+    line = bench.subscriber("s", "t", 1, 4)
+    for _ in range(10):
+        bench.publish("t", bytes(4000))
+        bench.commit()
+    assert len(publishes(line.read())) == 10
+    line.cut()
+    line = bench.join("s", 4, durable=True)
+    assert line.connection.link.pending_bytes < 14_000
+    bench.commit()
+    again = publishes(line.read())
+    assert len(again) == 10
+    assert all(message.dup for message in again)
+
+
+def test_reading_pauses_while_much_waits_for_a_commit() -> None:
+    """Whether it is in the log or held for somebody."""
+    bench = Bench(streams=())
+    bench.server.context.store_health.waiting_bytes_max = 100_000
+    bench.join("s", 4).send(Subscribe(1, [Subscription("t", 1)]))
+    publisher = bench.join("p", 5)
+    publisher.send(*[Publish("t", bytes(10_000), 0) for _ in range(100)])
+    context = bench.server.context
+    assert publisher.connection.is_reading_paused is True
+    assert 100_000 <= context.batch.size_bytes + context.turn.unsent_bytes < 111_000
+    bench.commit()
+    assert (publisher.connection.is_reading_paused, context.turn.unsent_bytes) == (False, 0)
+
+
+def test_nothing_stays_counted_when_connections_end() -> None:
+    bench = Bench()
+    line = bench.subscriber("s", "t", 2, 4)
+    publisher = bench.join("p", 4)
+    for qos in (0, 1, 2):
+        publisher.send(Publish("t", b"x", qos, packet_id=1 if qos else 0))
+    line.cut()
+    publisher.send(Disconnect())
+    bench.commit()
+    assert bench.server.context.turn.unsent_bytes == 0
+
+
+# -- QoS 0 behind what waits -----------------------------------------------------------------
+
+
+def test_a_steady_stream_of_qos_0_does_not_wait_for_commits_for_ever() -> None:
+    """One message had to wait; those behind it go with it, and those after that at once."""
+    bench = Bench()
+    line = bench.subscriber("s", "t", 0, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(Publish("t", b"held", 1, packet_id=1))
+    under_way = bench.seal()
+    for number in range(3):
+        publisher.send(Publish("t", b"%d" % number))
+    assert publishes(line.read()) == []
+    bench.finish(under_way)
+    assert [m.payload for m in publishes(line.read())] == [b"held", b"0", b"1", b"2"]
+    under_way = bench.seal()
+    publisher.send(Publish("t", b"3"))
+    assert [m.payload for m in publishes(line.read())] == [b"3"]
+    bench.finish(under_way)
+
+
+def test_a_message_that_must_wait_keeps_its_place_behind_earlier_ones() -> None:
+    bench = Bench()
+    line = bench.subscriber("s", "t", 0, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(Publish("t", b"0", 1, packet_id=1))
+    under_way = bench.seal()
+    publisher.send(Publish("t", b"1"), Publish("t", b"2", 1, packet_id=2), Publish("t", b"3"))
+    bench.finish(under_way)
+    assert [m.payload for m in publishes(line.read())] == [b"0"]
+    bench.commit()
+    assert [m.payload for m in publishes(line.read())] == [b"1", b"2", b"3"]

@@ -1,25 +1,33 @@
-"""No room: publishers that are refused or wait, and QoS 2 that is not released."""
+"""A client's PUBLISH: refused, kept waiting for room, acknowledged, released."""
 
 import pytest
 
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.access import Permissions
 from penstock.engine.values.limits import REJECT, EngineLimits
+from penstock.engine.values.options import Offers
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,
+    Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Subscription,
+    Will,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.bench import Bench, Line, farewell, publishes
 from tests.unit.engine.pair import payloads
+
+VERSIONS = (3, 4, 5)
+MAXIMUM = 3
 
 
 class NoPermissions(Permissions):
@@ -427,3 +435,257 @@ def test_a_message_not_released_in_time_is_forgotten() -> None:
     bench.restart()
     line = bench.join("p", durable=True)
     assert line.session.inbound.awaits_release(1)
+
+
+# -- back-pressure instead of receive maximum ------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_decoding_stops_in_the_middle_of_a_read(version: int, qos: int) -> None:
+    """Before MQTT 5: as many as the receive maximum are taken, the rest after the commit."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", version)
+    line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
+    assert line.connection.is_reading_paused
+    bench.finish(bench.seal())
+    assert len(line.read()) == MAXIMUM
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_and_goes_on_after_each_commit(version: int, qos: int) -> None:
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", version)
+    line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
+    bench.commit()
+    answer = Puback if qos == 1 else Pubrec
+    assert line.read() == [answer(n) for n in range(1, 100)]
+    if qos == 2:
+        line.send(*[Pubrel(n) for n in range(1, 100)])
+        assert line.connection.is_reading_paused
+        bench.commit()
+        assert line.read() == [Pubcomp(n) for n in range(1, 100)]
+
+
+def test_mqtt_5_is_told_when_it_truly_exceeds_the_receive_maximum() -> None:
+    """[MQTT-3.3.4-7]: as many as it may are no reason to pause it, and one more is an error."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", 5)
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, MAXIMUM + 1)], Pingreq())
+    assert not line.connection.is_reading_paused
+    assert line.read() == [Pingresp()]
+    line.send(Publish("t", b"x", 1, packet_id=9))
+    assert line.connection.link.is_closed
+
+
+# -- PUBLISH -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_qos_2_flow(version: int) -> None:
+    """[MQTT-4.3.3-10] [MQTT-4.3.3-11]: one message, however often PUBLISH and PUBREL come."""
+    bench = Bench()
+    line = bench.join("p", version, durable=True)
+    for dup in (False, True):
+        line.send(Publish("t", b"x", 2, dup=dup, packet_id=9))
+        bench.commit()
+        assert line.read() == [Pubrec(9)]
+    line.send(Pubrel(9))
+    line.send(Pubrel(9))
+    bench.commit()
+    missing = reasons.PACKET_IDENTIFIER_NOT_FOUND if version == 5 else 0
+    assert line.read() == [Pubcomp(9), Pubcomp(9, missing)]
+    rows = bench.store.read(range(bench.server.context.batch.next_offset))
+    assert [row.internal for row in rows.values()].count(False) == 1
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nobody_to_deliver_to(qos: int) -> None:
+    """MQTT 5 may be told (§3.4.2.1); a message that the log has is not for nobody."""
+    bench = Bench(streams=("kept",))
+    line = bench.join("p", 5)
+    for topic, code in (("kept", reasons.SUCCESS), ("t", reasons.NO_MATCHING_SUBSCRIBERS)):
+        line.send(Publish(topic, b"", qos, packet_id=1 if topic == "t" else 2))
+        bench.commit()
+        (answer,) = line.read()
+        assert isinstance(answer, Puback | Pubrec)
+        assert answer.reason_code == code
+
+
+@pytest.mark.parametrize("topic", ["$SYS/x", "$SYS", "$penstock/x", "$penstock"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_system_topics_are_the_brokers(version: int, topic: str) -> None:
+    """Also the parent, which "$SYS/#" matches too (MQTT 5 §4.7.1.2)."""
+    bench = Bench(streams=("$SYS/#", "$penstock/#"))
+    line = bench.join("p", version)
+    line.send(Publish(topic, b""), Publish(topic, b"", 1, packet_id=1))
+    line.send(Publish(topic, b"", 2, packet_id=2))
+    bench.commit()
+    code = reasons.NOT_AUTHORIZED if version == 5 else 0
+    assert line.read() == [Puback(1, code), Pubrec(2, code)]
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 3
+    assert bench.server.context.batch.next_offset == 0
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_topic_too_deep_is_a_protocol_error(version: int) -> None:
+    bench = Bench(EngineLimits(topic_levels_max=3))
+    line = bench.join("p", version)
+    line.send(Publish("a/b/c/d", b""))
+    assert line.connection.link.is_closed
+    if version == 5:
+        assert farewell(line) == reasons.TOPIC_NAME_INVALID
+
+
+@pytest.mark.parametrize("character", ["\n", "\x7f", "\x85"])
+def test_control_characters_in_topics_are_refused_where_they_are_not_wanted(character: str) -> None:
+    topic = f"a{character}b"
+    accepts = Bench()
+    line = accepts.join("p")
+    line.send(Publish(topic, b"", 1, packet_id=1), Subscribe(2, [Subscription(topic, 0)]))
+    accepts.commit()
+    assert line.read() == [Puback(1, 0), Suback(2, [0])]
+    refuses = Bench(EngineLimits(control_characters_in_topics=False))
+    line = refuses.join("p")
+    shared = Subscription(f"$share/{topic}/t", 0)
+    line.send(Subscribe(2, [Subscription(topic, 0), shared, Subscription("a\u00a0b", 0)]))
+    refuses.commit()
+    invalid = reasons.TOPIC_FILTER_INVALID
+    assert line.read() == [Suback(2, [invalid, invalid, 0])]
+    line.send(Publish(topic, b""))
+    assert farewell(line) == reasons.TOPIC_NAME_INVALID
+    _, connack = refuses.connect(Connect("w", 5, True, 0, Will(topic, b"")))
+    assert connack.reason_code == reasons.TOPIC_NAME_INVALID
+
+
+def alias(topic: str, number: int) -> Publish:
+    return Publish(topic, b"", properties=Properties(topic_alias=number))
+
+
+def test_topic_aliases() -> None:
+    """[MQTT-3.3.2-12] [MQTT-3.3.2-7]: defined, used, defined anew; gone with the connection."""
+    bench = Bench()
+    line = bench.join("p", 5)
+    line.send(alias("a", 1), alias("", 1), alias("b", 1), alias("", 1))
+    bench.commit()
+    assert [bench.store.read([n])[n].topic for n in range(4)] == ["a", "a", "b", "b"]
+    assert bench.store.read([1])[1].properties == b"", "an alias is not forwarded"
+    again = bench.join("p", 5)
+    again.send(alias("", 1))
+    assert farewell(again) == reasons.PROTOCOL_ERROR
+
+
+def test_topic_aliases_have_a_maximum() -> None:
+    """[MQTT-3.3.2-9]"""
+    bench = Bench(EngineLimits(topic_alias_maximum=2))
+    line = bench.join("p", 5)
+    line.send(alias("a", 2))
+    assert not line.connection.link.is_closed
+    line.send(alias("a", 3))
+    assert farewell(line) == reasons.TOPIC_ALIAS_INVALID
+
+
+def receive_maximum_bench(version: int = 5) -> tuple[Bench, Line]:
+    bench = Bench(EngineLimits(receive_maximum=2))
+    return bench, bench.join("p", version, durable=True)
+
+
+# -- Receive Maximum -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_more_than_the_receive_maximum_is_a_protocol_error(qos: int) -> None:
+    """[MQTT-3.3.4-7]"""
+    _, line = receive_maximum_bench()
+    line.send(*[Publish("t", b"", qos, packet_id=n) for n in (1, 2)])
+    assert not line.connection.link.is_closed
+    line.send(Publish("t", b"", 0), Publish("t", b"", qos, packet_id=3))
+    assert farewell(line) == reasons.RECEIVE_MAXIMUM_EXCEEDED
+
+
+def test_a_released_acknowledgement_makes_room() -> None:
+    bench, line = receive_maximum_bench()
+    for number in range(1, 20):
+        line.send(Publish("t", b"", 1, packet_id=number))
+        bench.commit()
+    line.send(*[Publish("t", b"", 2, packet_id=n) for n in (1, 2)])
+    bench.commit()
+    line.send(Pubrel(1), Pubrel(2))
+    bench.commit()
+    line.send(*[Publish("t", b"", 2, packet_id=n) for n in (3, 4)])
+    assert not line.connection.link.is_closed
+
+
+def test_pubrec_makes_no_room() -> None:
+    bench, line = receive_maximum_bench()
+    line.send(*[Publish("t", b"", 2, packet_id=n) for n in (1, 2)])
+    bench.commit()
+    line.send(Publish("t", b"", 2, packet_id=3))
+    assert farewell(line) == reasons.RECEIVE_MAXIMUM_EXCEEDED
+
+
+def test_a_repeated_message_takes_no_room() -> None:
+    bench, line = receive_maximum_bench()
+    line.send(*[Publish("t", b"", 2, packet_id=n) for n in (1, 2)])
+    line.cut()
+    line = bench.join("p", 5, durable=True)
+    line.send(*[Publish("t", b"", 2, dup=True, packet_id=n) for n in (1, 2)])
+    assert not line.connection.link.is_closed
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_count_starts_anew_with_a_connection(known: bool) -> None:
+    """MQTT 5 §4.9: a PUBREL sent again takes nothing of the quota, its PUBCOMP adds to it.
+
+    ``known``: whether PUBREL was already heard on the connection before.
+    """
+    bench, line = receive_maximum_bench()
+    line.send(*[Publish("t", b"", 2, packet_id=n) for n in (1, 2)])
+    bench.commit()
+    if not known:
+        line.send(Pubrel(1), Pubrel(2))
+        bench.commit()
+    line.cut()
+    line = bench.join("p", 5, durable=True)
+    line.send(Pubrel(1), Pubrel(2))
+    line.send(*[Publish("t", b"", 1, packet_id=n) for n in (3, 4)])
+    bench.commit()
+    assert not line.connection.link.is_closed
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_older_clients_are_slowed_down_instead(version: int) -> None:
+    bench, line = receive_maximum_bench(version)
+    line.send(*[Publish("t", b"", 1, packet_id=n) for n in range(1, 10)])
+    before = line.connection.is_saturated
+    bench.commit()
+    assert (before, line.connection.is_saturated) == (True, False)
+    assert not line.connection.link.is_closed
+    assert len(line.read()) == 9
+
+
+@pytest.mark.parametrize(
+    ("offers", "qos", "retain", "code"),
+    [
+        (Offers(qos_max=1), 2, False, reasons.QOS_NOT_SUPPORTED),
+        (Offers(qos_max=0), 1, False, reasons.QOS_NOT_SUPPORTED),
+        (Offers(retain_available=False), 0, True, reasons.RETAIN_NOT_SUPPORTED),
+        (Offers(retain_available=False), 1, True, reasons.RETAIN_NOT_SUPPORTED),
+        (Offers(qos_max=1), 1, True, reasons.SUCCESS),
+        (Offers(retain_available=False), 2, False, reasons.SUCCESS),
+    ],
+)
+def test_a_feature_that_a_listener_does_not_offer_ends_the_connection(
+    offers: Offers, qos: int, retain: bool, code: int
+) -> None:
+    """[MQTT-3.2.2-11] [MQTT-3.2.2-14]: to publish it is an error, and to ask for it by a will."""
+    limits = EngineLimits()
+    limits.offers = offers
+    line = Bench(limits).join("c")
+    line.send(Publish("t", b"x", qos, retain, packet_id=1 if qos else 0))
+    if code != reasons.SUCCESS:
+        assert farewell(line) == code
+    assert line.connection.link.is_closed is (code != reasons.SUCCESS)
+    _, answer = Bench(limits).connect(Connect("c", will=Will("w", b"", qos, retain)))
+    assert answer.reason_code == code

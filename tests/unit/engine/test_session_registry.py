@@ -207,19 +207,6 @@ def test_disconnect_may_ask_for_more_than_is_granted(longest_s: int) -> None:
     assert bench.server.registry.sessions == {}
 
 
-def test_a_session_that_was_to_end_with_its_connection_ends_with_the_broker_too() -> None:
-    """Stored before, reconnected with an expiry interval of 0, then a crash."""
-    bench = Bench()
-    bench.subscriber("c", "t", 1).cut()
-    bench.commit()
-    _, connack = bench.connect(Connect("c", 5, False, 0))
-    assert connack.session_present
-    bench.restart()
-    assert bench.server.registry.sessions == {}
-    bench.commit()
-    assert bench.store.recover().sessions == []
-
-
 def test_sessions_are_limited() -> None:
     bench = Bench(EngineLimits(sessions_max=2))
     bench.join("a", durable=True).cut()

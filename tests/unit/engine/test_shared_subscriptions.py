@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.values import drop_reasons
 from penstock.engine.values.limits import EngineLimits
-from penstock.engine.values.options import STRATEGIES, SharingOptions
+from penstock.engine.values.options import SharingOptions
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -31,194 +28,6 @@ VERSIONS = (3, 4, 5)
 
 
 # -- who gets a message ----------------------------------------------------------------
-
-
-def test_round_robin_takes_turns() -> None:
-    bench = Bench()
-    lines = [member(bench, f"m{number}") for number in range(3)]
-    publish(bench, 6)
-    assert [got(line) for line in lines] == [[0, 3], [1, 4], [2, 5]]
-
-
-def test_each_group_and_each_ordinary_subscription_gets_its_own() -> None:
-    """v5 §4.8.2: groups are known by name and filter, and a session may be in several."""
-    bench = Bench()
-    line = bench.join("c")
-    filters = [SHARED, "$share/h/t/+", "$share/g/t/#", "t/1"]
-    line.send(Subscribe(1, [Subscription(name, 1) for name in filters]))
-    publish(bench, 1)
-    assert got(line) == [0, 0, 0, 0]
-    line.send(Unsubscribe(2, [SHARED]))
-    bench.commit()
-    line.read()
-    publish(bench, 1, first=1)
-    assert got(line) == [1, 1, 1]
-
-
-def test_random_is_repeatable_and_reaches_all() -> None:
-    def shares(seed: int) -> list[list[int]]:
-        bench = Bench(sharing=SharingOptions(strategy="random", seed=seed))
-        lines = [member(bench, f"m{number}") for number in range(3)]
-        publish(bench, 30)
-        return [got(line) for line in lines]
-
-    assert shares(7) == shares(7) != shares(8)
-    assert all(shares(7))
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2**40 + 5])
-def test_the_dice_are_fair(seed: int) -> None:
-    dice = Xorshift32(seed)
-    counts: Counter[int] = Counter()
-    for _ in range(10_000):
-        counts[dice.below(5)] += 1
-        dice.advance()
-    assert set(counts) == set(range(5))
-    assert all(1800 < count < 2200 for count in counts.values())
-
-
-def test_sticky_stays_with_one_until_it_is_full_or_gone() -> None:
-    bench = Bench(sharing=SharingOptions(strategy="sticky"))
-    first, second = member(bench, "m1", window=2), member(bench, "m2")
-    publish(bench, 4)
-    assert got(first) == [0, 1]
-    assert got(second) == [2, 3]
-    second.cut()
-    bench.commit()
-    assert queued(bench) == 2  # nobody has room
-
-
-def test_least_inflight_goes_where_least_waits() -> None:
-    bench = Bench(sharing=SharingOptions(strategy="least_inflight"))
-    first, second = member(bench, "m1"), member(bench, "m2")
-    publish(bench, 4)
-    taken = publishes(first.read())
-    assert len(taken) == len(publishes(second.read())) == 2
-    acknowledge(bench, first, taken)
-    publish(bench, 2, first=4)
-    assert (got(first), got(second)) == ([4, 5], [])
-
-
-@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
-def test_a_hash_keeps_a_publisher_or_a_topic_at_one_member(strategy: str) -> None:
-    bench = Bench(sharing=SharingOptions(strategy=strategy))
-    lines = [member(bench, f"m{number}") for number in range(3)]
-    source = bench.join("source")
-    for number in range(20):
-        topic = f"t/{number % 5}" if strategy == "hash_topic" else f"t/{number}"
-        source.send(Publish(topic, str(number % 5).encode(), 0))
-    bench.commit()
-    shares = [set(got(line)) for line in lines]
-    assert sum(len(work_budget) for work_budget in shares) == 5
-    busy = [work_budget for work_budget in shares if work_budget]
-    assert len(busy) > 1 if strategy == "hash_topic" else len(busy) == 1
-
-
-def test_a_group_may_have_its_own_strategy() -> None:
-    bench = Bench(sharing=SharingOptions(by_group={"g": "sticky"}))
-    first, second = member(bench, "m1"), member(bench, "m2")
-    publish(bench, 4)
-    assert (got(first), got(second)) == ([0, 1, 2, 3], [])
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_messages_that_no_member_takes_at_once_wait_within_the_bounds_of_all_members(
-    strategy: str,
-) -> None:
-    limits = EngineLimits(max_mqueue_len=1)
-    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
-    away, online = member(bench, "m1"), member(bench, "m2", window=1)
-    away.cut()
-    publish(bench, 3)
-    assert (online.session.window_length, queued(bench)) == (1, 2)
-    assert away.session.queue_length == online.session.queue_length == 0
-    assert sum(bench.server.drops.counts) == 0
-    publish(bench, 1, first=3)
-    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
-    online.send(Unsubscribe(2, [SHARED]))  # less room, and nothing is dropped for it
-    bench.commit()
-    assert queued(bench) == 2
-    assert sum(bench.server.drops.counts) == 1
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nobody_connected(strategy: str) -> None:
-    """It waits, and whoever comes back first gets it."""
-    bench = Bench(sharing=SharingOptions(strategy=strategy))
-    members = [member(bench, f"m{number}") for number in range(3)]
-    for line in members:
-        line.cut()
-    publish(bench, 9)
-    assert queued(bench) == 9
-    back = bench.join("m1", durable=True)
-    bench.commit()
-    assert got(back) == list(range(9))
-
-
-@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
-def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: str) -> None:
-    bench = Bench(sharing=SharingOptions(strategy=strategy))
-    lines = [member(bench, f"m{number}", window=1) for number in range(3)]
-    sources = [bench.join(f"source{number}") for number in range(8)]
-    for count in range(6):
-        for number, source in enumerate(sources):
-            payload = str(number * 100 + count).encode()
-            source.send(Publish(f"t/{number}", payload, 1, packet_id=1 + count))
-        bench.commit()
-    stuck, *others = lines
-    got(stuck)
-    seen: dict[int, list[int]] = {}
-    for _ in range(100):
-        for place, line in enumerate(others):
-            packets = publishes(line.read())
-            seen.setdefault(place, []).extend(int(packet.payload) for packet in packets)
-            acknowledge(bench, line, packets)
-    homes = [{number // 100 for number in numbers} for numbers in seen.values()]
-    assert homes[0]
-    assert homes[1]
-    assert not homes[0] & homes[1]
-    for numbers in seen.values():
-        for key in {number // 100 for number in numbers}:
-            assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
-    stuck_keys = set(range(8)) - homes[0] - homes[1]
-    assert queued(bench) == 6 * len(stuck_keys) - 1
-    stuck.cut()  # now it is the others', behind what it had
-    bench.commit()
-    numbers = []
-    for _ in range(100):
-        for line in others:
-            packets = publishes(line.read())
-            numbers.extend(int(packet.payload) for packet in packets)
-            acknowledge(bench, line, packets)
-    assert sorted(numbers) == [
-        100 * key + count for key in sorted(stuck_keys) for count in range(6)
-    ]
-    for key in stuck_keys:
-        assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
-
-
-@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
-def test_by_hash_a_full_queue_keeps_the_order_of_a_key_while_bodies_are_read(
-    strategy: str,
-) -> None:
-    """A message that finds no room must not go to the home before those that wait."""
-    limits = EngineLimits(max_mqueue_len=2, mqueue_overflow="drop_newest")
-    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
-    source = bench.join("source")
-    for name in ("m1", "m2"):
-        member(bench, name).cut()
-    for number in range(4):  # as many as both have room for
-        source.send(Publish("t/1", str(number).encode(), 1, packet_id=1 + number))
-        bench.commit()
-    bench.join("m2").cut()  # a clean start: m1 has room for two
-    back = bench.line()
-    properties = Properties(session_expiry_interval=3600)
-    back.send(Connect("m1", 5, False, properties=properties))
-    source.send(Publish("t/1", b"4", 1, packet_id=9))  # the bodies of the others are being read
-    bench.commit()
-    bench.commit()
-    assert got(back) == [0, 1, 2, 3]
-    assert bench.server.drops.counts[drop_reasons.QUEUE_FULL] == 1
 
 
 def test_a_member_whose_link_was_full_goes_on_when_it_is_empty_and_in_order() -> None:
@@ -608,26 +417,6 @@ def test_unsubscribing_completes_what_is_in_flight() -> None:
     assert first.session.window_length == 0
 
 
-def test_the_queue_goes_with_the_last_member() -> None:
-    """It is counted, makes dead letters, and is gone from the store."""
-    bench = Bench(dead_letters="dead")
-    letters = bench.subscriber("letters", "dead", 1)
-    line = member(bench, "m", window=1)
-    publish(bench, 3)
-    taken = publishes(line.read())
-    line.send(Unsubscribe(2, [SHARED]))
-    bench.commit()
-    assert bench.server.drops.counts[drop_reasons.SESSION_ENDED] == 2
-    assert bench.server.router.sharing.groups == {}
-    assert bench.server.context.groups_with_backlog == {}
-    bench.pass_s(1)
-    bench.commit()
-    assert got(letters) == [1, 2]
-    acknowledge(bench, line, taken)
-    recovered = bench.store.recover()
-    assert sorted(record.client_id for record in recovered.sessions) == ["letters", "m"]
-
-
 def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
     """Also where a member with a stored session was in it once."""
     bench = Bench()
@@ -649,15 +438,6 @@ def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_a_member_that_leaves_does_not_change_whose_turn_it_is() -> None:
-    bench = Bench()
-    lines = [member(bench, f"m{number}") for number in range(4)]
-    publish(bench, 2)
-    lines[0].send(Unsubscribe(2, [SHARED]))
-    publish(bench, 2, first=2)
-    assert [got(line) for line in lines] == [[0], [1], [2], [3]]
-
-
 def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:
     bench = Bench()
     first, second = member(bench, "m1"), member(bench, "m2")
@@ -666,17 +446,6 @@ def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:
     first.cut()
     bench.commit()
     assert sorted(got(second)) == [0, 1]
-
-
-def test_qos_0_is_returned_too() -> None:
-    bench = Bench()
-    first = member(bench, "m1")
-    first.cut()
-    publish(bench, 3, qos=0)
-    second = bench.join("m2")
-    second.send(Subscribe(1, [Subscription(SHARED, 1)]))
-    bench.commit()
-    assert got(second) == [0, 1, 2]
 
 
 # -- QoS 2 -----------------------------------------------------------------------------
@@ -739,28 +508,3 @@ def test_a_refusal_ends_the_message_for_the_group(qos: int) -> None:
     bench.commit()
     assert got(second) == []
     assert bench.server.drops.counts[drop_reasons.REJECTED] == 1
-
-
-def test_a_message_that_waited_in_memory_is_in_the_log_for_its_next_member() -> None:
-    """Another group's member had it in the log meanwhile, and retention took it from there."""
-    bench = Bench(streams=())
-    other = "$share/h/t/+"
-    holder = member(bench, "holder", 0)
-    holder.send(Subscribe(1, [Subscription(other, 0)]))
-    bench.commit()
-    holder.cut()
-    publish(bench, 1)
-    first, second = bench.join("first", durable=True), bench.join("second", durable=True)
-    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
-    bench.commit()
-    acknowledge(bench, first, publishes(first.read()))
-    server = bench.server
-    end = server.context.batch.next_offset
-    assert (
-        bench.store.trim_log(bench.now.wall_us + 1, 0, server.lowest_needed_offset(end)) == end == 1
-    )
-    second.send(Subscribe(1, [Subscription(other, 1)]))
-    bench.commit()
-    assert got(second) == [0]
-    bench.restart()
-    assert got(bench.join("second", durable=True)) == [0]

@@ -1,8 +1,12 @@
-"""The store cannot write: what goes on, what waits, what is refused, and how much is kept."""
+"""The store cannot write, or is slow: what goes on, waits, is refused, and how much is kept."""
 
 import pytest
 
 from penstock.engine.values.drop_reasons import STORE_FAILED
+from penstock.engine.work_budget import (
+    HEAVY_FOR_BATCHES,
+)
+from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connack,
     Connect,
@@ -19,7 +23,7 @@ from penstock.protocol.packets import (
     Will,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line
+from tests.unit.engine.bench import Bench, Line, arrive, publishes
 
 WHY = "the disk is full: free space"
 
@@ -199,3 +203,137 @@ def test_a_batch_filled_before_the_outage_does_not_keep_qos_0_from_being_read() 
     failing(bench)
     assert read(bench, subscriber) == [Publish("live", b"x")]
     assert not publisher.connection.is_reading_paused
+
+
+# -- QoS 0 behind what waits -----------------------------------------------------------------
+
+
+def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
+    """One packet of each of many publishers would be no bound of what one client is sent."""
+    bench = Bench()
+    subscriber = bench.join("s")
+    subscriber.send(Subscribe(1, [Subscription("t", 0)]))
+    publishers = [bench.join(f"p{number}") for number in range(20)]
+    bench.commit()
+    context = bench.server.context
+    context.store_health.waiting_bytes_max = (
+        context.batch.size_bytes + context.turn.unsent_bytes + 50_000
+    )
+    data = encode(Publish("t", bytes(20_000)), 5)
+    for publisher in publishers:
+        publisher.connection.receive(data, bench.now)
+    assert subscriber.connection.link.pending_bytes < 50_000 + len(data) + 1000
+    assert sum(publisher.connection.is_reading_paused for publisher in publishers) >= 17
+    bench.commit()
+    assert len(publishes(subscriber.read())) == 20
+
+
+def logged_by(bench: Bench) -> list[str]:
+    """Who is in the batch that is sealed now, in order."""
+    commit = bench.seal()
+    found = [message.client_id for message in commit.messages]
+    bench.finish(commit)
+    return found
+
+
+# -- a batch that should get no larger -----------------------------------------------------
+
+
+def test_a_publisher_of_much_of_a_full_batch_waits_and_others_go_on() -> None:
+    """What comes after a large batch waits for its commit: others waited for seconds."""
+    bench = Bench()
+    bench.server.context.store_health.batch_bytes_max = 200_000
+    greedy = bench.join("greedy", 5)
+    small = bench.join("small", 5)
+    arrive(greedy, *[Publish("t", bytes(90_000), 1, packet_id=n) for n in range(1, 10)])
+    bench.turns()
+    for number in range(1, 4):
+        arrive(small, Publish("t", b"x", 1, packet_id=number))
+    bench.turns()
+    assert (greedy.connection.is_reading_paused, small.connection.is_reading_paused) == (
+        True,
+        False,
+    )
+    assert logged_by(bench) == ["greedy"] * 3 + ["small"] * 3
+    bench.turns()
+    assert logged_by(bench) == ["greedy"] * 3
+    bench.turns()
+    assert logged_by(bench) == ["greedy"] * 3
+    bench.turns()
+    assert not greedy.connection.is_reading_paused
+    assert len([one for one in greedy.read() if isinstance(one, Puback)]) == 9
+
+
+def test_connections_that_make_much_take_turns_in_what_a_batch_may_have() -> None:
+    bench = Bench()
+    context = bench.server.context
+    context.store_health.batch_bytes_max = 100_000
+    lines = [bench.join(f"c{number}", 5) for number in range(4)]
+    bench.commit()
+    for line in lines:
+        arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in range(1, 5)])
+    bench.turns()
+    assert logged_by(bench) == ["c0", "c1", "c2", "c3"]  # nobody knew them
+    order = []
+    for _ in range(12):
+        bench.turns()
+        order += logged_by(bench)
+    for turn in (order[:4], order[4:8], order[8:]):
+        assert sorted(turn) == ["c0", "c1", "c2", "c3"]
+    bench.turns()
+    assert not any(line.connection.is_reading_paused for line in lines)
+
+
+def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> None:
+    bench = Bench()
+    bench.server.context.store_health.batch_bytes_max = 200_000
+    line = bench.join("c", 5)
+    bench.commit()
+    for number in range(1, 100):
+        arrive(line, Publish("t", bytes(10_000), 1, packet_id=number))
+    assert line.connection.is_reading_paused
+    assert 200_000 <= bench.server.context.batch.size_bytes < 220_000
+
+
+def test_a_publisher_passed_over_for_long_has_its_turn_in_any_case() -> None:
+    """Others' reads come before those who wait, and may fill each batch."""
+    bench = Bench()
+    bench.server.context.store_health.batch_bytes_max = 100_000
+    patient = bench.join("patient", 5)
+    others = [bench.join(f"o{number}", 5) for number in range(3)]
+    bench.commit()
+    arrive(patient, *[Publish("t", bytes(60_000), 1, packet_id=n) for n in range(1, 9)])
+    assert logged_by(bench) == ["patient"] * 2
+    waited = 0
+    for number in range(2, HEAVY_FOR_BATCHES + 3):
+        for other in others:
+            arrive(other, Publish("t", bytes(60_000), 1, packet_id=number))
+        bench.turns()
+        waited += "patient" not in logged_by(bench)
+    assert HEAVY_FOR_BATCHES - 1 <= waited <= HEAVY_FOR_BATCHES
+
+
+def test_a_publisher_that_put_much_into_a_batch_long_ago_waits_no_more() -> None:
+    bench = Bench()
+    bench.server.context.store_health.batch_bytes_max = 100_000
+    line, other = bench.join("c", 5), bench.join("other", 5)
+    arrive(line, Publish("t", bytes(100_000), 1, packet_id=1))
+    for _ in range(HEAVY_FOR_BATCHES):
+        bench.commit()
+    arrive(other, Publish("t", bytes(100_000), 1, packet_id=1))
+    arrive(line, Publish("t", b"x", 1, packet_id=2))
+    assert logged_by(bench) == ["other", "c"]
+
+
+def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> None:
+    """Nothing is sealed then, and QoS 0 goes on."""
+    bench = Bench()
+    context = bench.server.context
+    context.store_health.batch_bytes_max = 100_000
+    line = bench.join("c", 5)
+    arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
+    assert line.connection.is_reading_paused
+    context.store_health.mark_failed("the disk is full")
+    bench.turns()
+    arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
+    assert context.store_health.batch_bytes_max > context.batch.size_bytes

@@ -1,4 +1,4 @@
-"""QoS 1 and 2 messages that leave before the commit of this turn: ``Transmission``."""
+"""Messages on their way to one client: before a commit where that is safe, and again."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from typing import final
 
 import pytest
 
-from penstock.engine.session.packet_ids import packet_id_of
 from penstock.engine.session.session import Session
 from penstock.engine.session.stored_queue import StoredLane
-from penstock.engine.values.access import Permissions
-from penstock.engine.values.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.values import drop_reasons
+from penstock.engine.values.access import Authorize, Permissions
+from penstock.engine.values.limits import NEVER_EXPIRES_S, REJECT, EngineLimits
 from penstock.engine.values.message import Delivery
 from penstock.engine.values.priorities import PRIORITY_SHIFT
 from penstock.engine.values.records import AWAIT_PUBACK
+from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import (
     Connack,
+    Disconnect,
     Packet,
     Puback,
     Pubcomp,
@@ -31,6 +34,7 @@ from penstock.protocol.packets import (
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 from tests.unit.engine.dialled_rig import Rig
+from tests.unit.engine.pair import Pair, payloads
 
 
 @final
@@ -324,10 +328,6 @@ def test_messages_that_an_earlier_start_may_have_sent_are_known_until_they_have_
     assert lane.seal(4, 3, False, 0) == 0
 
 
-def test_packet_identifiers_follow_from_sequences() -> None:
-    assert [packet_id_of(sequence) for sequence in (0, 1, 65_535, 65_536)] == [0, 1, 65_535, 1]
-
-
 # -- the same packet again, whoever wants an identifier ----------------------------------------
 
 
@@ -485,3 +485,245 @@ def test_nothing_overtakes_what_was_dropped_before_the_commit_that_says_so() -> 
     lane.wait_for_drop(2)
     assert not lane.may_send(3, 1)
     assert lane.may_send(3, 2)
+
+
+# -- acknowledgements ----------------------------------------------------------------------
+
+
+def test_an_acknowledgement_of_the_wrong_kind_closes_the_connection() -> None:
+    pair = Pair()
+    pair.publish(b"x", qos=1)
+    pair.bench.commit()
+    pair.line.send(Pubrec(1))
+    farewell = pair.line.read()[-1]
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == reasons.PROTOCOL_ERROR
+
+
+def test_unknown_packet_identifiers_are_answered() -> None:
+    """MQTT 5 §3.6.2.1 §3.7.2.1"""
+    bench = Bench()
+    line = bench.join("c", 5)
+    line.send(Puback(5), Pubcomp(6), Pubrec(7), Pubrel(8))
+    bench.commit()
+    assert line.read() == [
+        Pubrel(7, reasons.PACKET_IDENTIFIER_NOT_FOUND),
+        Pubcomp(8, reasons.PACKET_IDENTIFIER_NOT_FOUND),
+    ]
+
+
+def test_a_repeated_pubrec_is_answered_again() -> None:
+    pair = Pair()
+    pair.publish(b"x", qos=2)
+    pair.bench.commit()
+    pair.line.send(Pubrec(1), Pubrec(1))
+    pair.bench.commit()
+    assert pair.line.read()[1:] == [Pubrel(1), Pubrel(1)]
+
+
+# -- again by time, MQTT 3.1 (v3.1 §4.1) -----------------------------------------------------------
+
+
+LIMITS = EngineLimits(retry_interval_s=20)
+
+
+class Revocable(Permissions):
+    """Everything may be received but what was revoked."""
+
+    def __init__(self) -> None:
+        self.revoked = ""
+
+    def may_receive(self, topic: str) -> bool:
+        return topic != self.revoked
+
+
+class Directory(Authorize):
+    """The same permissions for everyone."""
+
+    def __init__(self) -> None:
+        self.common = Revocable()
+
+    def permissions(self, _username: str | None, _client_id: str) -> Permissions | None:
+        return self.common
+
+
+def test_only_mqtt_31_gets_it_again_by_time() -> None:
+    """v3.1 §4.1, and [MQTT-4.4.0-1] for later versions; each time after the interval."""
+    for version in (3, 4, 5):
+        bench = Bench(LIMITS)
+        line = bench.subscriber("s", "t", 2, version)
+        bench.publish("t", b"x", 2)
+        assert [packet.dup for packet in publishes(line.read())] == [False]
+        bench.pass_s(19)
+        bench.commit()
+        assert line.read() == []
+        for _ in range(3):
+            bench.pass_s(20)
+            bench.commit()
+            again = publishes(line.read())
+            assert [packet.dup for packet in again] == ([True] if version == 3 else [])
+
+
+def test_a_pubrel_is_sent_again_by_time_until_pubcomp() -> None:
+    bench = Bench(LIMITS)
+    line = bench.subscriber("s", "t", 2, 3)
+    bench.publish("t", b"x", 2)
+    (packet,) = publishes(line.read())
+    bench.pass_s(15)
+    line.send(Pubrec(packet.packet_id))
+    bench.commit()
+    assert line.read() == [Pubrel(packet.packet_id)]
+    bench.pass_s(19)
+    bench.commit()
+    assert line.read() == []
+    bench.pass_s(1)
+    bench.commit()
+    assert line.read() == [Pubrel(packet.packet_id, dup=True)]
+    line.send(Pubcomp(packet.packet_id))
+    bench.pass_s(100)
+    bench.commit()
+    assert line.read() == []
+
+
+def test_a_client_that_does_not_read_gets_nothing_more_until_it_does() -> None:
+    bench = Bench(LIMITS)
+    line = bench.subscriber("s", "t", 2, 3)
+    bench.publish("t", b"0", 2)
+    bench.publish("t", b"1", 1)
+    first, second = publishes(line.read())
+    line.send(Pubrec(first.packet_id))
+    bench.commit()
+    assert line.read() == [Pubrel(first.packet_id)]
+    line.connection.link.is_congested = True
+    bench.pass_s(100)
+    bench.commit()
+    assert line.read() == []
+    line.connection.writable(bench.now)
+    bench.pass_s(1)
+    bench.commit()
+    released, again = line.read()
+    assert released == Pubrel(first.packet_id, dup=True)
+    assert publishes([again]) == [Publish("t", b"1", 1, dup=True, packet_id=second.packet_id)]
+
+
+def test_a_message_not_permitted_any_more_is_dropped_once_and_gives_up_its_place() -> None:
+    """To what waits for it, here and at a publisher."""
+    directory = Directory()
+    limits = EngineLimits(
+        retry_interval_s=20, max_inflight=1, max_mqueue_len=1, mqueue_overflow=REJECT
+    )
+    bench = Bench(limits, authorize=directory)
+    line = bench.subscriber("s", "+", 1, 3)
+    publisher = bench.join("p", 4)
+    for number, topic in enumerate(("revoked", "a", "b"), 1):
+        publisher.send(Publish(topic, topic.encode(), 1, packet_id=number))
+    bench.commit()
+    assert payloads(line) == [b"revoked"]
+    assert publisher.read() == [Puback(1), Puback(2)]
+    directory.common.revoked = "revoked"
+    bench.pass_s(20)
+    bench.commit()
+    (message,) = publishes(line.read())
+    assert message.payload == b"a"
+    assert publisher.read() == [Puback(3)]
+    line.send(Puback(message.packet_id))
+    for _ in range(3):
+        bench.commit()
+        bench.pass_s(20)
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == 1
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_of_qos_2_pubrel_goes_in_place_of_what_it_may_not_have_any_more(crash: bool) -> None:
+    """The client may have the message and keep its identifier (``window``)."""
+    directory = Directory()
+    bench = Bench(LIMITS, authorize=directory)
+    line = bench.subscriber("s", "+", 2, 3)
+    bench.publish("revoked", b"x", 2)
+    (message,) = publishes(line.read())
+    directory.common.revoked = "revoked"
+    bench.pass_s(20)
+    bench.commit()
+    assert line.read() == [Pubrel(message.packet_id, dup=True)]
+    if crash:
+        bench.restart()
+        line = bench.join("s", 3, durable=True)
+        assert line.read() == [Pubrel(message.packet_id, dup=True)]
+    line.send(Pubcomp(message.packet_id))
+    bench.commit()
+    assert line.session.window_length == 0
+    bench.pass_s(20)
+    bench.commit()
+    assert line.read() == []
+    assert bench.server.drops.counts[drop_reasons.NO_PERMISSION] == (0 if crash else 1)
+
+
+# -- a message that cannot be sent again -----------------------------------------------------------
+
+
+def received_and_cut(version: int, qos: int) -> Pair:
+    """A message reached the subscriber; its answer was lost with the connection."""
+    pair = Pair(version=version)
+    pair.publish(b"first" * 20, qos=qos)
+    pair.bench.commit()
+    assert [message.packet_id for message in publishes(pair.line.read())] == [1]
+    pair.line.cut()
+    pair.bench.commit()
+    return pair
+
+
+def test_a_qos_2_message_too_large_by_now_is_released() -> None:
+    """[MQTT-3.1.2-24], [MQTT-4.3.3-7]"""
+    pair = received_and_cut(V5, 2)
+    line = pair.rejoin(size=50)
+    assert pair.bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 1
+    assert line.read() == [Pubrel(1)]
+    line.send(Pubcomp(1, 0x92))
+    pair.bench.commit()
+    assert line.session.window_length == 0
+    assert pair.bench.server.drops.counts[drop_reasons.PACKET_TOO_LARGE] == 1
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_qos_2_message_that_retention_took_is_released(version: int) -> None:
+    pair = received_and_cut(version, 2)
+    pair.bench.store.trim_log(1 << 62, 0, 1 << 62)
+    line = pair.rejoin()
+    pair.bench.commit()
+    assert pair.bench.server.drops.counts[drop_reasons.RETENTION] == 1
+    assert line.read() == [Pubrel(1)]
+    line.send(Pubcomp(1))
+    pair.bench.commit()
+    assert line.session.window_length == 0
+
+
+def test_a_packet_identifier_stays_taken_over_a_crash() -> None:
+    pair = received_and_cut(V5, 2)
+    pair.rejoin(size=50)
+    pair.bench.commit()
+    pair.bench.restart()
+    pair.line = pair.rejoin()
+    pair.publisher = pair.bench.join("p", 4)
+    pair.publish(b"second", qos=2)
+    pair.bench.commit()
+    released, second = pair.line.read()
+    assert released == Pubrel(1)
+    assert [message.packet_id for message in publishes([second])] == [2]
+
+
+def test_a_late_pubrec_ends_it_too() -> None:
+    pair = received_and_cut(V5, 2)
+    line = pair.rejoin(size=50)
+    line.send(Pubrec(1), Pubcomp(1))
+    pair.bench.commit()
+    assert line.read() == [Pubrel(1), Pubrel(1)]
+    assert line.session.window_length == 0
+
+
+def test_a_qos_1_message_needs_nothing_more() -> None:
+    pair = received_and_cut(V5, 1)
+    line = pair.rejoin(size=50)
+    assert line.read() == []
+    assert line.session.window_length == 0
+    line.send(Puback(1))
+    assert not line.connection.link.is_closed
