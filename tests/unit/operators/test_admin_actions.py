@@ -1,18 +1,13 @@
 """What an operator does to a broker, on the bench: each act is an event."""
 
-from typing import final
-
 import pytest
 
 from penstock.bridge.forwarding import BridgeOutlet, Forwarding
-from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.server.draining import Draining
-from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.values.bans import UNTIL_RESTART, USER
 from penstock.engine.values.event_kinds import ADMINISTERED, BANNED, KINDS
 from penstock.engine.values.limits import NEVER_EXPIRES_S
 from penstock.engine.values.options import EventOptions
-from penstock.engine.wire.link import Link
 from penstock.operators.admin_actions import BANNED as BANNED_BY_OPERATOR
 from penstock.operators.admin_actions import (
     ban,
@@ -28,7 +23,6 @@ from penstock.operators.listing import SUBSCRIPTIONS_LISTED_MAX, SessionWalk, se
 from penstock.operators.selection import ANONYMOUS, SessionSelection
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
-    Connack,
     Connect,
     Disconnect,
     Subscribe,
@@ -36,15 +30,6 @@ from penstock.protocol.packets import (
     Will,
 )
 from tests.unit.engine.bench import Bench, publishes
-
-
-@final
-class Later(Authenticate):
-    """Owes every answer."""
-
-    def check_credentials(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        del credentials, link
-        return None
 
 
 def told(bench: Bench) -> list[str]:
@@ -126,45 +111,6 @@ def test_a_ban_and_its_end_are_told_once(bench: Bench) -> None:
     assert lift_ban(bench.server, USER, "alice")
     assert not lift_ban(bench.server, USER, "alice")
     assert told(bench) == ["ban", "ban", "lift"]
-
-
-def test_after_a_pause_no_more_are_sent_away_than_in_a_second(bench: Bench) -> None:
-    for number in range(10):
-        bench.join(f"c{number}")
-    drain(bench.server, Draining(reasons.USE_ANOTHER_SERVER, "", 4.0, bench.now))
-    bench.pass_s(100.0)
-    assert len(bench.server.connections) == 6
-
-
-def test_a_client_found_later_is_sent_away_too(bench: Bench) -> None:
-    """It walks again for as long as it finds somebody."""
-    bench.join("early", durable=True).cut()
-    for number in range(3):
-        bench.join(f"c{number}")
-    draining = Draining(reasons.USE_ANOTHER_SERVER, "", 1.0, bench.now)
-    drain(bench.server, draining)
-    bench.pass_s(1.0)
-    bench.server.draining = None
-    bench.join("early", durable=True)
-    bench.server.draining = draining
-    for _ in range(8):
-        bench.pass_s(1.0)
-    assert (len(bench.server.connections), draining.is_drained) == (0, True)
-
-
-def test_a_client_let_in_when_the_drain_has_begun_is_refused() -> None:
-    """Its password was checked meanwhile."""
-    bench = Bench(authenticate=Later())
-    line = bench.line()
-    line.send(Connect("c"))
-    draining = Draining(reasons.SERVER_MOVED, "other", 4.0, bench.now)
-    drain(bench.server, draining)
-    line.connection.apply_late_verdict(AuthResult(reasons.SUCCESS), bench.now)
-    bench.commit()
-    (answer,) = line.read()
-    assert isinstance(answer, Connack)
-    assert answer.reason_code == reasons.SERVER_MOVED
-    assert draining.refused == 1
 
 
 def test_of_a_session_with_many_subscriptions_the_first_are_told(bench: Bench) -> None:
