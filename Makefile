@@ -60,7 +60,7 @@ coverage: setup-tests ## which branches of protocol, engine and operators tests 
 	@$(PY) -m coverage combine --quiet
 	PYTHONPATH=src $(PY) -m coverage report
 
-check: setup ## format, lint, types, layers, documents and their site, docstrings, names of tests
+check: setup ## format, lint, types, layers, documents and their site, docstrings, names and places of tests
 	.venv/bin/ruff format --check $(CHECKED) setup.py
 	.venv/bin/ruff check $(CHECKED) setup.py
 	$(PY) -m mypy $(CHECKED)

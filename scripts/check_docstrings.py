@@ -1,5 +1,5 @@
-"""Check that docstrings below src are sentences, and that names of tests have a subject; print each
-that is not or has none, exit code 1 if any.
+"""Check that docstrings below src are sentences, that names of tests have a subject, and that the
+tests of the engine are found by module; print each that is not, exit code 1 if any.
 
 everywhere      A docstring begins neither with a pronoun nor with a clause without its subject
                 ("Who asks for it", "Those that wait", "Where it is"): it says what a thing is, or
@@ -13,6 +13,8 @@ arguments       What stands behind the name of an argument, attribute or error i
                 or a sentence: "the epoch of the log", and not "that of the log".
 tests           The name of a test is a sentence with its subject: "an unacknowledged message is
                 sent again", and neither "what is not acknowledged is …" nor "it is …".
+engine          The tests of engine/PACKAGE/MODULE.py are in tests/unit/engine/test_MODULE.py. What
+                several modules do together is a scenario, in tests/unit/engine/scenarios.
 """
 
 from __future__ import annotations
@@ -20,14 +22,24 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = ROOT / "src"
 TESTS: Final = ROOT / "tests"
+ENGINE: Final = "src/penstock/engine"
+ENGINE_TESTS: Final = "tests/unit/engine"
+SCENARIOS: Final = "scenarios"
+
+WITHOUT_TESTS: Final[Mapping[str, str]] = {
+    "api": "it names what passes the door; import-linter proves that nothing else does",
+    "values/event_kinds": "it is a list of names; test_events.py and test_event_log.py use them",
+    "values/memory_costs": "it is estimates in bytes, with two sums; test_pool.py counts by them",
+}
+"""Modules of the engine without behaviour of their own, and why they need no tests."""
 
 HEADLESS: Final = re.compile(
     "who(m|se|ever)?|what(ever)?|which|where(ver)?|whether|how|when|while|if|because|since|as"
@@ -61,7 +73,7 @@ Documented = ast.Module | ast.ClassDef | Function
 
 
 def main() -> int:
-    """Check all files below src and tests."""
+    """Check all files below src and tests, and where the tests of the engine are."""
     complaints = [
         f"{path.relative_to(ROOT)}:{complaint}"
         for path in sorted(SOURCES.rglob("*.py"))
@@ -74,10 +86,19 @@ def main() -> int:
         for path in sorted(TESTS.rglob("test_*.py"))
         for complaint in complaints_about_names(path.read_text(encoding="utf-8"))
     ]
+    complaints += complaints_about_places(
+        [path.relative_to(ROOT / ENGINE).as_posix() for path in (ROOT / ENGINE).rglob("*.py")],
+        {
+            path.relative_to(ROOT / ENGINE_TESTS).as_posix(): path.read_text(encoding="utf-8")
+            for path in (ROOT / ENGINE_TESTS).rglob("test_*.py")
+        },
+    )
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     if not complaints:
-        print("The docstrings are sentences, and the names of tests have a subject.")
+        print(
+            "The docstrings are sentences; tests have a subject, and those of the engine a module."
+        )
     return 1 if complaints else 0
 
 
@@ -101,6 +122,59 @@ def complaints_about_names(source: str) -> Iterator[str]:
         if HEADLESS_NAME.match(found[1]):
             line = source.count("\n", 0, found.start()) + 1
             yield f"{line}: the name {found[1]} has no subject: say who or what it is about."
+
+
+def complaints_about_places(
+    modules: Collection[str],
+    files: Mapping[str, str],
+    without_tests: Collection[str] = WITHOUT_TESTS,
+) -> Iterator[str]:
+    """Yield a complaint about each module of the engine without a file of tests, and about each
+    file of tests without a module.
+
+    Args:
+        modules: the paths of the engine's files below ``ENGINE``.
+        files: the text of each file of tests, by its path below ``ENGINE_TESTS``.
+        without_tests: the paths of modules that need no tests, without their ending.
+    """
+    by_name: dict[str, str] = {}
+    for module in sorted(modules):
+        path = PurePosixPath(module)
+        if path.name == "__init__.py":
+            continue
+        wanted = f"test_{path.name}"
+        if wanted in by_name:
+            yield (
+                f"{ENGINE}/{module}: {by_name[wanted]} has the same name, and tests are found by "
+                "it: give one of them another."
+            )
+        by_name[wanted] = module
+        excused = module.removesuffix(".py") in without_tests
+        if excused == (wanted in files):
+            yield (
+                f"{ENGINE}/{module}: it has tests in {wanted}: take it out of WITHOUT_TESTS."
+                if excused
+                else f"{ENGINE}/{module}: there is no {ENGINE_TESTS}/{wanted}: put its tests there,"
+                " or say in WITHOUT_TESTS of scripts/check_docstrings.py why it has no behaviour."
+            )
+    for gone in sorted(set(without_tests) - {name.removesuffix(".py") for name in modules}):
+        yield f"{ENGINE}/{gone}.py is gone: take it out of WITHOUT_TESTS."
+    for place, text in sorted(files.items()):
+        path = PurePosixPath(place)
+        if path.parent == PurePosixPath(SCENARIOS):
+            if path.name in by_name:
+                yield (
+                    f"{ENGINE_TESTS}/{place}: it has the name of {by_name[path.name]}: give it that"
+                    " of its scenario, or move it up."
+                )
+        elif place not in by_name:
+            yield (
+                f"{ENGINE_TESTS}/{place}: it names no module of the engine: call it test_MODULE.py"
+                f" after the one that it tests, or move it to {SCENARIOS} if it tests several"
+                " together."
+            )
+        if NAME_OF_A_TEST.search(text) is None:
+            yield f"{ENGINE_TESTS}/{place}: there is no test in it."
 
 
 def _about_errors(function: Function) -> Iterator[str]:

@@ -1,8 +1,12 @@
-"""The check of docstrings and names of tests: which are sentences, and which are not."""
+"""The check of docstrings, names of tests and their places: which are right, and which are not."""
 
 import pytest
 
-from scripts.check_docstrings import complaints_about, complaints_about_names
+from scripts.check_docstrings import (
+    complaints_about,
+    complaints_about_names,
+    complaints_about_places,
+)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,61 @@ def test_a_name_of_a_test_without_its_subject_is_found(name: str, before: str) -
 )
 def test_a_name_with_its_subject_may_stay(name: str) -> None:
     assert list(complaints_about_names(f"def {name}(): ...\n")) == []
+
+
+TEST = "def test_a_line_is_kept() -> None:\n    assert True\n"
+MODULES = ("__init__.py", "waiting.py", "batch/__init__.py", "batch/timers.py", "values/kinds.py")
+PLACES = {"test_waiting.py": TEST, "test_timers.py": TEST, "scenarios/test_a_storm.py": TEST}
+
+
+def places(
+    changed: dict[str, str | None],
+    modules: tuple[str, ...] = MODULES,
+    without: tuple[str, ...] = ("values/kinds",),
+) -> list[str]:
+    """Return the complaints where files of tests are added, or taken away (None)."""
+    files = {name: text for name, text in {**PLACES, **changed}.items() if text is not None}
+    return list(complaints_about_places(modules, files, without))
+
+
+def test_engine_tests_by_module_and_scenarios_are_right() -> None:
+    assert places({}) == []
+
+
+def test_an_engine_module_without_tests_is_told_where_they_belong() -> None:
+    (complaint,) = places({"test_timers.py": None})
+    assert complaint.startswith("src/penstock/engine/batch/timers.py: ")
+    assert "put its tests there" in complaint
+    assert "tests/unit/engine/test_timers.py" in complaint
+
+
+def test_an_excuse_that_is_none_any_more_is_told() -> None:
+    (has_tests,) = places({"test_kinds.py": TEST})
+    assert "take it out of WITHOUT_TESTS" in has_tests
+    (gone,) = places({}, without=("values/kinds", "values/former"))
+    assert gone.startswith("src/penstock/engine/values/former.py is gone")
+
+
+@pytest.mark.parametrize(
+    "name", ["test_turns.py", "batch/test_timers.py", "elsewhere/test_storm.py"]
+)
+def test_a_file_of_engine_tests_that_names_no_module_is_told_where_it_belongs(name: str) -> None:
+    (complaint,) = places({name: TEST})
+    assert complaint.startswith(f"tests/unit/engine/{name}: ")
+    assert "names no module" in complaint
+    assert "move it to scenarios" in complaint
+
+
+def test_a_scenario_with_the_name_of_a_module_is_told() -> None:
+    (complaint,) = places({"scenarios/test_timers.py": TEST})
+    assert "has the name of batch/timers.py" in complaint
+
+
+def test_two_engine_modules_of_one_name_are_told() -> None:
+    (complaint,) = places({}, (*MODULES, "routing/timers.py"))
+    assert "batch/timers.py has the same name" in complaint
+
+
+def test_a_file_of_engine_tests_without_one_is_told() -> None:
+    (complaint,) = places({"test_timers.py": '"""To come."""\n'})
+    assert complaint == "tests/unit/engine/test_timers.py: there is no test in it."
