@@ -10,7 +10,7 @@ import pytest
 
 from penstock.protocol.kinds import V5, V311
 from tests.support.broker import SERVE, Broker
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 
@@ -33,7 +33,7 @@ def test_a_signal_stops_broker_and_stream_service(
         newer = clients.join(broker, "newer", V5)
         older = clients.join(broker, "older", V311)
         assert broker.stop(number) == 0
-        assert f"stopping: {number.name}" in broker.log()
+        wait_until_logged(broker, f"stopping: {number.name}")
         newer.expect_disconnect(0x8B)
         older.expect_end()
         assert broker.family() == []

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.protocol.packets import Disconnect, Publish
 from tests.support.broker import SERVE, Broker
-from tests.support.deadline import DEADLINE_S
+from tests.support.deadline import DEADLINE_S, wait_until_logged
 from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
@@ -39,7 +39,7 @@ def test_nothing_is_acknowledged_that_could_not_be_written(
         acknowledged = publish_until_refused(clients.join(limited, "p"))
         assert 0 < acknowledged < FILE_BYTES_MAX // len(BODY)
         assert limited.process.wait(15) == 1
-        assert "the store could not write" in limited.log()
+        wait_until_logged(limited, "the store could not write")
     finally:
         limited.close()
     with running_broker(tmp_path) as broker:

@@ -33,7 +33,7 @@ from penstock.protocol.properties import Properties
 from tests.support.admin_http import get
 from tests.support.broker import Broker
 from tests.support.commands import run
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import NothingReceivedError, RawClient
 
@@ -82,7 +82,7 @@ def test_a_full_disk(small_disk: Path, clients: Clients) -> None:
         check_outage(
             broker, clients, lambda _: None, lambda _: ballast.unlink(), "No space left on device"
         )
-        assert "free space on the file system of" in broker.log()
+        wait_until_logged(broker, "free space on the file system of")
 
 
 def test_a_start_on_a_full_disk_waits_for_room(
@@ -185,7 +185,7 @@ def test_a_disk_that_cannot_write(tmp_path: Path, clients: Clients) -> None:
     """
     with running_broker(tmp_path, SETTINGS) as broker, FailingSyncs() as failing:
         check_outage(broker, clients, failing.begin, lambda _: failing.end(), "Input/output error")
-        assert "the kernel's log" in broker.log()
+        wait_until_logged(broker, "the kernel's log")
 
 
 @final

@@ -26,7 +26,7 @@ from penstock.stream.client import StreamClient
 from tests.support.admin_http import get
 from tests.support.bridged import with_bridges
 from tests.support.broker import Broker
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.environment import environment
 from tests.support.fixtures import Clients, running_broker
 from tests.support.metric_names import exposed_names, process_names
@@ -355,7 +355,7 @@ def test_a_stream_service_that_hangs_is_told_of_and_started_again_and_a_reader_g
         assert processes(broker, module) != [pid]
         assert value(scrape(broker), "child_hangs_total", process="stream service") == 1
         assert get(broker, "/readyz").status == 200
-        assert "the stream service hangs: it gave no sign of life for 20 s" in broker.log()
+        wait_until_logged(broker, "the stream service hangs: it gave no sign of life for 20 s")
 
 
 @pytest.mark.torture("waits for 20 s; test_child_process has it in short")

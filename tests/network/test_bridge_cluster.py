@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.support.bridged import Start, bridge, client, connected, numbered, with_bridges
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.fault_proxy import FaultProxy
 
 NEVER_S: Final = 3600.0  # a pause that the test would not survive
@@ -36,7 +36,7 @@ def test_a_standby_leads_to_the_primary_at_once(start: Start) -> None:
                 near.publish(f"{version}/a", b"x", 2)
             assert far.take().topic == f"{version}/a"
     refused = f"mqtt://127.0.0.1:{between.port}: the server refused"
-    assert f"bridge by-3.1.1: {refused}" in local.log()
+    wait_until_logged(local, f"bridge by-3.1.1: {refused}")
     assert f"bridge by-5: {refused}" not in local.log()
 
 

@@ -10,7 +10,7 @@ from penstock.protocol.kinds import V31, V311
 from penstock.protocol.packets import Connack, Connect, Publish, Will
 from tests.support.bridged import Start, bridge, client, connected, with_bridges
 from tests.support.broker import Broker
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.raw_client import RawClient
 
 STATE = "$SYS/broker/connection/foreign/state"
@@ -86,7 +86,7 @@ def test_a_remote_broker_that_does_not_know_the_dialect_is_spoken_to_without(sta
                 if len(levels) == 4:
                     connected(local)
         assert levels == [0x84, 0x04, 0x84, 0x04]
-        assert "may not know the dialect of bridges" in local.log()
+        wait_until_logged(local, "may not know the dialect of bridges")
 
 
 def test_our_bridge_keeps_copies_of_retained_messages_up_to_date(

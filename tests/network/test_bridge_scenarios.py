@@ -10,6 +10,7 @@ import pytest
 
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from tests.support.bridged import Line, assert_drawn, drawn, each_mode, each_remote
+from tests.support.deadline import wait_until_logged
 from tests.support.seen_packets import DOWN, UP
 
 FOUR_WAYS = ["PUBLISH M1", "PUBREC M1", "PUBREL M1", "PUBCOMP M1"]
@@ -115,7 +116,7 @@ def test_qos_2_if_any_step_fails_it_stays_in_the_queue(
 def test_qos_1_and_2_with_persist_false_are_downgraded(line: Line, qos: int) -> None:
     """Seed: "Original QoS (1 or 2) is forcefully downgraded to QoS 0", and the log warns of it."""
     line.connected()
-    assert f"bridge {line.name}: persist is false" in line.local.log()
+    wait_until_logged(line.local, f"bridge {line.name}: persist is false")
     with line.far() as far:
         line.publish(qos, b"M1")
         message = far.take()

@@ -18,7 +18,7 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Disconnect
 from tests.support import nats_cluster
-from tests.support.deadline import DEADLINE_S, let_pass, wait_for
+from tests.support.deadline import DEADLINE_S, let_pass, wait_for, wait_until_logged
 from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
@@ -108,7 +108,7 @@ def test_a_primary_whose_disk_is_full_lets_another_member_go_on(
                     acknowledged.append(payload)
         assert 0 < len(acknowledged) < 100
         assert members.wait_for_primary(other_than=first) is second
-        assert f"{second.name} takes over" in first.log()
+        wait_until_logged(first, f"{second.name} takes over")
         with RawClient(second.address, V5) as subscriber:
             assert subscriber.connect("reader", False, expiry_s=3600).session_present
             assert subscriber.take_payloads(len(acknowledged)) == acknowledged

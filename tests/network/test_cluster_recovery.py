@@ -30,7 +30,7 @@ from tests.support.cluster_sessions import (
     texts,
     wait_until_healthy,
 )
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import Members
 from tests.support.nats_cluster import NatsCluster
@@ -126,7 +126,7 @@ def test_an_empty_member_begins_no_history_while_another_one_has_a_store(
     assert members.wait_for_primary() is members["b"]
     wait_until_healthy(members)
     (kept,) = members["c"].data_dir.glob(f"{STORE_DIRECTORY}.kept-*")
-    assert str(kept) in members["c"].log()
+    wait_until_logged(members["c"], str(kept))
     publish(members["b"], range(20, 25))
     members["b"].kill()
     again = members.wait_for_primary(other_than=members["b"])
@@ -221,7 +221,7 @@ def test_a_restored_backup_does_not_begin_a_log_that_other_members_have_views_of
     members["a"].start()
     assert members.wait_for_primary() is members["a"]
     wait_for("the refusal", lambda: not members["c"].is_running)
-    assert "'penstock cluster reseed' replaces it" in members["c"].log()
+    wait_until_logged(members["c"], "'penstock cluster reseed' replaces it")
     assert members["c"].penstock("cluster", "reseed").returncode == 0
     members["c"].start()
     wait_until_healthy(members)

@@ -27,7 +27,7 @@ from tests.support.cluster_sessions import (
     wait_until_healthy,
 )
 from tests.support.damage_faults import flip_bit
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.machines import Machines
 from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
@@ -147,7 +147,7 @@ def test_one_of_two_stores_of_different_histories_begins_the_log_by_an_operators
         members["a"].start()
         assert members.wait_for_primary() is members["a"]
         wait_for("the refusal of b", lambda: not members["b"].is_running)
-        assert "'penstock cluster reseed' replaces it" in members["b"].log()
+        wait_until_logged(members["b"], "'penstock cluster reseed' replaces it")
         told = members["b"].penstock("cluster", "reseed")
         assert told.returncode == 0, told.stderr
         assert list(members["b"].data_dir.glob(f"{STORE_DIRECTORY}.kept-*"))

@@ -12,7 +12,7 @@ from penstock.app.running import EXIT_STORE_FAILED
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Puback, Publish
 from tests.support.broker import Broker
-from tests.support.deadline import DEADLINE_S, until
+from tests.support.deadline import DEADLINE_S, until, wait_until_logged
 from tests.support.fixtures import VERSIONS, Clients, running_broker
 from tests.support.windowed_publisher import WindowedPublisher
 
@@ -104,7 +104,7 @@ def test_a_store_that_hangs_does_not_hold_the_stop(tmp_path: Path, clients: Clie
         publisher.send(Publish("t", b"during", 1, packet_id=7))
         assert broker.stop() == EXIT_STORE_FAILED
         publisher.expect_disconnect(0x8B)
-        assert "the store did not finish the last commit" in broker.log()
+        wait_until_logged(broker, "the store did not finish the last commit")
         assert broker.family() == []
         hangs.unlink()
         broker.start()

@@ -15,7 +15,7 @@ from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import Continuation, StreamClient
 from tests.support.broker import Broker
 from tests.support.commands import run, running
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.fixtures import Clients, running_broker
 from tests.support.pipelines import server_of
 
@@ -113,7 +113,7 @@ def test_a_log_that_was_put_back_goes_on_under_a_new_epoch_when_a_reader_of_the_
     assert found.epoch != epoch
     assert f"offset 8 of epoch {epoch} is of a history that this log does not have" in found.why
     assert "they part at offset 4" in found.why
-    assert f"the log goes on under the new epoch {found.epoch} from offset 4 on" in broker.log()
+    wait_until_logged(broker, f"the log goes on under the new epoch {found.epoch} from offset 4 on")
     wait_for("the new epoch", lambda: stream.offsets("messages").epoch == found.epoch)
     assert stream.offsets("messages").lineage == ((epoch, 4),)
 

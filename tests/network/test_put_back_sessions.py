@@ -17,7 +17,7 @@ from penstock.protocol.properties import Properties
 from tests.support.bridged import bridge, client, connected, with_bridges
 from tests.support.broker import Broker
 from tests.support.commands import run
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import RawClient
 
@@ -74,7 +74,7 @@ async def refusal(broker: Broker, outbox: Path, payload: bytes) -> None:
                 pass
         assert "'penstock store fork' on the older end goes on" in error
         assert opened.pending >= 1
-    assert REFUSED in broker.log()
+    wait_until_logged(broker, REFUSED)
 
 
 async def test_an_outbox_that_was_put_back_sends_nothing_until_an_operator_says_so(
@@ -137,7 +137,7 @@ async def test_a_restored_broker_takes_no_new_message_for_a_repeat_though_no_con
         again.send(Publish("t", b"after", 2, packet_id=7))
         again.expect(Pubrec)
         assert table.take_payloads(1) == [b"after"]
-    assert PARTED in broker.log()
+    wait_until_logged(broker, PARTED)
 
 
 async def test_a_new_outbox_goes_on_with_the_session_of_the_one_that_was_deleted(
@@ -248,8 +248,8 @@ def test_a_bridge_waits_until_an_operator_accepts_the_older_copy_of_either_end(
         assert [one for one in table.settle() if isinstance(one, Publish)] == []
         fork(restored.data_dir)
         assert table.take_payloads(1) == [b"waits"]
-    assert PARTED in near.log()
-    assert PARTED in far.log()
+    wait_until_logged(near, PARTED)
+    wait_until_logged(far, PARTED)
 
 
 def connect_twice(near: Broker) -> None:

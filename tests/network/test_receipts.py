@@ -21,7 +21,7 @@ from penstock.protocol.properties import Properties
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import Credentials
 from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.fixtures import Clients, running_broker
 from tests.support.processes import run_penstock
 from tests.support.raw_client import RawClient
@@ -183,7 +183,7 @@ def test_the_response_topic_must_be_open_to_the_publisher(
     found = state(stream, "t")
     assert found is not None
     assert (found.receipts, found.refused) == (2, 3)
-    assert "receipts of table t could not be sent: the message has left the log" in broker.log()
+    wait_until_logged(broker, "receipts of table t could not be sent: the message has left the log")
 
 
 def test_the_user_of_one_who_is_away_is_known_after_a_restart(

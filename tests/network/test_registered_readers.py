@@ -15,7 +15,7 @@ from penstock.control.reader_requests import Lease, ReaderState
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.environment import environment
 from tests.support.fixtures import Clients
 from tests.support.processes import run_penstock
@@ -177,7 +177,7 @@ def test_a_reader_holds_no_more_than_it_may_and_its_loss_is_counted(
 
     wait_for("the log to be cut", as_large_as_it_may_be)
     wait_for("its loss to be counted", counted)
-    assert "group slow lost" in broker.log()
+    wait_until_logged(broker, "group slow lost")
 
 
 def test_a_reader_is_told_below_sys_and_on_the_command_line(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import wait_for, wait_until_logged
 from tests.support.fixtures import Clients
 from tests.support.notify_socket import NotifySocket
 
@@ -147,7 +147,7 @@ def test_lines_for_the_journal_have_priorities(tmp_path: Path) -> None:
     try:
         broker.start()
         broker.stop()
-        assert "<6>20" in broker.log()
+        wait_until_logged(broker, "<6>20")
         assert all(line.startswith("<") for line in broker.log().splitlines())
     finally:
         broker.close()

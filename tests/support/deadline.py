@@ -7,7 +7,7 @@ have passed), ``let_pass`` says so.
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 DEADLINE_S: Final = 180.0  # long: a slow machine must not fail a test, only a wrong broker
 _PAUSE_S: Final = 0.01
@@ -37,6 +37,19 @@ async def until(
             return found
         assert time.monotonic() < ends_s, f"waited {within_s:g} s for {what}"
         await asyncio.sleep(_PAUSE_S)
+
+
+class Logging(Protocol):
+    """A program that logs."""
+
+    def log(self) -> str:
+        """Return what it has logged until now."""
+
+
+def wait_until_logged(program: Logging, words: str) -> None:
+    """Wait for words in the log, which a thread of the program writes: a line may come later than
+    the ready line or an answer that follows it."""
+    wait_for(f"the log to say {words!r}", lambda: words in program.log())
 
 
 def let_pass(duration_s: float) -> None:

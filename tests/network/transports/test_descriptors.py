@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.broker import Broker
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.fixtures import Clients
 
 LIMIT = 256
@@ -38,6 +38,6 @@ def test_more_idle_clients_than_files(tmp_path: Path, clients: Clients) -> None:
             lambda: not clients.open(broker).has_ended(0.1),
         )
         clients.join(broker, "late").publish("t", b"late", 1)
-        assert f"the limit of open files is {LIMIT}" in broker.log()
+        wait_until_logged(broker, f"the limit of open files is {LIMIT}")
     finally:
         broker.close()

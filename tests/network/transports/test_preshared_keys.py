@@ -17,7 +17,7 @@ from penstock.transport.preshared_keys import is_available
 from tests.interop import mosquitto
 from tests.support.broker import Broker
 from tests.support.commands import run
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, wait_for, wait_until_logged
 from tests.support.dial import Authority
 from tests.support.fixtures import running_broker
 
@@ -63,7 +63,7 @@ def published(broker: Broker, identity: str, key: str) -> None:
 
 def test_the_identity_of_the_key_is_the_user(broker: Broker) -> None:
     published(broker, "meter-7", KEY)
-    assert ": user meter-7, listener psk" in broker.log()
+    wait_until_logged(broker, ": user meter-7, listener psk")
 
 
 @pytest.mark.parametrize(("identity", "key"), [("meter-7", OTHER), ("meter-8", KEY)])
