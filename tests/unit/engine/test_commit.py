@@ -2,7 +2,11 @@
 
 import pytest
 
-from penstock.engine.batch.commit import BodyRequester, Commit
+from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.engine_context import EngineContext
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.session.session import Session
+from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.log_columns import columns_of
 from penstock.engine.values.message import Message
 from penstock.engine.values.records import (
@@ -23,7 +27,8 @@ def test_packets_and_bodies_that_wait_for_a_commit_are_nothing_to_write() -> Non
     link = Link(Turn())
     link.send_after_commit(b"\xd0\x00")
     commit.deferred_packets.append(link.seal())
-    commit.body_requests.append((BodyRequester(), [3]))
+    session = Session("c", 1, 0, EngineContext(7), EngineLimits(), Drops())
+    commit.body_requests.append((session, [3]))
     assert isinstance(commit.deferred_packets[0], DeferredPackets)
     assert not commit.has_writes
     assert (commit.appended_count, commit.next_offset) == (0, 7)

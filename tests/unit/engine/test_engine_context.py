@@ -1,23 +1,14 @@
 """What all connections of a broker share, as the shell sees it: what is left, what to commit."""
 
-from typing import final
-
-from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.store_health import NO_LIMIT_BYTES
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.session.session import Session
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limit_usage import WINDOW, LimitUsage
+from penstock.engine.values.limits import EngineLimits
 from penstock.engine.values.message import Message
-from penstock.engine.values.records import SessionState
 from penstock.engine.wire.link import Link
-
-
-@final
-class Changed(StoredState):
-    """State that is stored in each commit that it is listed in."""
-
-    def snapshot(self) -> SessionState | None:
-        return SessionState(1, 1, 1, [], [], [], [], [], [])
 
 
 def at(seconds: float) -> Now:
@@ -51,7 +42,8 @@ def test_links_that_the_shell_took_are_no_longer_the_engine_s() -> None:
 
 def test_states_of_sessions_alone_wait_for_a_commit_that_is_needed() -> None:
     context = EngineContext(0)
-    context.batch.changed_states.append(Changed())
+    session = Session("c", 1, 3600, context, EngineLimits(), Drops())
+    context.batch.changed_states.append(session)
     assert (context.needs_commit, context.has_progress) == (False, True)
     Link(context.turn).send_after_commit(b"\xd0\x00")
     assert context.needs_commit
