@@ -8,15 +8,16 @@ identifiers, for speed: it is done for every message that has properties.
 from typing import Final, final
 
 from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr, u8
 
 from penstock.errors import LocalProtocolError, RemoteProtocolError
-from penstock.protocol.kinds import PUBLISH, packet_name
+from penstock.protocol.kinds import PUBLISH, SUBSCRIBE, packet_name
 from penstock.protocol.property_rules import (
     BINARY,
     BY_IDENTIFIER,
     BYTE,
     FOUR_BYTES,
+    IDENTIFIERS_OF,
     RULES,
     STRING,
     STRING_PAIR,
@@ -142,6 +143,78 @@ def is_present(properties: Properties, rule: PropertyRule) -> bool:
     return value is not None and value != []
 
 
+@mypyc_attr(acyclic=True)
+@final
+class _PropertyWriter:
+    """Appends properties to ``out``, each of which its carrier may have.
+
+    Args:
+        carrier: the packet type, WILL, or ANY_CARRIER.
+    """
+
+    def __init__(self, carrier: int) -> None:
+        self.out = BytesWriter()
+        self._carrier = carrier
+        self._allowed: i64 = -1 if carrier == ANY_CARRIER else IDENTIFIERS_OF[carrier]
+
+    def _begin(self, identifier: i64) -> None:
+        """Append the identifier of the next property.
+
+        Raises:
+            LocalProtocolError: 0x81, the carrier may not have this property.
+        """
+        if not self._allowed >> identifier & 1:
+            error = _misplaced_error(BY_IDENTIFIER[identifier], self._carrier)
+            raise LocalProtocolError(MALFORMED_PACKET, error)
+        self.out.append(u8(identifier))
+
+    def flag(self, identifier: i64, value: int) -> None:
+        """Append a property whose value is 0 or 1.
+
+        Raises:
+            LocalProtocolError: 0x82, it is neither.
+        """
+        self._begin(identifier)
+        if value != 0 and value != 1:
+            name = BY_IDENTIFIER[identifier].name
+            raise LocalProtocolError(PROTOCOL_ERROR, f"{name} must be 0 or 1, not {value}")
+        self.out.append(value)
+
+    def two_bytes(self, identifier: i64, value: int, low: int = 0) -> None:
+        """Append a property whose value has two bytes and is at least ``low``."""
+        self._begin(identifier)
+        _check_low(identifier, value, low)
+        append_two_bytes(self.out, value)
+
+    def four_bytes(self, identifier: i64, value: int, low: int = 0) -> None:
+        """Append a property whose value has four bytes and is at least ``low``."""
+        self._begin(identifier)
+        _check_low(identifier, value, low)
+        append_four_bytes(self.out, value)
+
+    def varint(self, identifier: i64, value: int, low: int) -> None:
+        """Append a property whose value is a variable byte integer of at least ``low``."""
+        self._begin(identifier)
+        _check_low(identifier, value, low)
+        append_varint(self.out, value)
+
+    def string(self, identifier: i64, value: str) -> None:
+        """Append a property whose value is a string."""
+        self._begin(identifier)
+        append_string(self.out, value)
+
+    def binary(self, identifier: i64, value: bytes) -> None:
+        """Append a property whose value is binary data."""
+        self._begin(identifier)
+        append_binary(self.out, value)
+
+    def pair(self, identifier: i64, name: str, value: str) -> None:
+        """Append a property whose value is a pair of strings."""
+        self._begin(identifier)
+        append_string(self.out, name)
+        append_string(self.out, value)
+
+
 def encode_properties(properties: Properties) -> bytes:
     """Return the encoded properties in the order of their identifiers, without the property length.
 
@@ -149,121 +222,91 @@ def encode_properties(properties: Properties) -> bytes:
         LocalProtocolError: the specification forbids a value (0x82), or a string or number cannot
             be encoded (0x81).
     """
-    out = BytesWriter()
-    _append_message_properties(out, properties)
-    _append_session_properties(out, properties)
-    _append_limits(out, properties)
-    return out.getvalue()
+    return _encoded(properties, ANY_CARRIER)
 
 
-def _append_message_properties(out: BytesWriter, p: Properties) -> None:
+def _encoded(properties: Properties, carrier: int) -> bytes:
+    writer = _PropertyWriter(carrier)
+    _append_message_properties(writer, properties)
+    _append_session_properties(writer, properties)
+    _append_limits(writer, properties)
+    return writer.out.getvalue()
+
+
+def _append_message_properties(to: _PropertyWriter, p: Properties) -> None:
     """Append the properties with identifiers 0x01 to 0x0B."""
     if p.payload_format_indicator is not None:
-        _append_flag(out, 0x01, p.payload_format_indicator)
+        to.flag(0x01, p.payload_format_indicator)
     if p.message_expiry_interval is not None:
-        _append_four_bytes(out, 0x02, p.message_expiry_interval, 0)
+        to.four_bytes(0x02, p.message_expiry_interval)
     if p.content_type is not None:
-        _append_string(out, 0x03, p.content_type)
+        to.string(0x03, p.content_type)
     if p.response_topic is not None:
         if not is_response_topic(p.response_topic):  # [MQTT-3.3.2-14]
             raise LocalProtocolError(PROTOCOL_ERROR, "a response topic is empty or has wildcards")
-        _append_string(out, 0x08, p.response_topic)
+        to.string(0x08, p.response_topic)
     if p.correlation_data is not None:
-        _append_binary(out, 0x09, p.correlation_data)
+        to.binary(0x09, p.correlation_data)
     if p.subscription_identifiers is not None:
         for subscription_identifier in p.subscription_identifiers:
-            _check_low(0x0B, subscription_identifier, 1)
-            out.append(0x0B)
-            append_varint(out, subscription_identifier)
+            to.varint(0x0B, subscription_identifier, 1)
 
 
-def _append_session_properties(out: BytesWriter, p: Properties) -> None:
+def _append_session_properties(to: _PropertyWriter, p: Properties) -> None:
     """Append the properties with identifiers 0x11 to 0x1F."""
     if p.session_expiry_interval is not None:
-        _append_four_bytes(out, 0x11, p.session_expiry_interval, 0)
+        to.four_bytes(0x11, p.session_expiry_interval)
     if p.assigned_client_identifier is not None:
-        _append_string(out, 0x12, p.assigned_client_identifier)
+        to.string(0x12, p.assigned_client_identifier)
     if p.server_keep_alive is not None:
-        _append_two_bytes(out, 0x13, p.server_keep_alive, 0)
+        to.two_bytes(0x13, p.server_keep_alive)
     if p.authentication_method is not None:
-        _append_string(out, 0x15, p.authentication_method)
+        to.string(0x15, p.authentication_method)
     if p.authentication_data is not None:
-        _append_binary(out, 0x16, p.authentication_data)
+        to.binary(0x16, p.authentication_data)
     if p.request_problem_information is not None:
-        _append_flag(out, 0x17, p.request_problem_information)
+        to.flag(0x17, p.request_problem_information)
     if p.will_delay_interval is not None:
-        _append_four_bytes(out, 0x18, p.will_delay_interval, 0)
+        to.four_bytes(0x18, p.will_delay_interval)
     if p.request_response_information is not None:
-        _append_flag(out, 0x19, p.request_response_information)
+        to.flag(0x19, p.request_response_information)
     if p.response_information is not None:
-        _append_string(out, 0x1A, p.response_information)
+        to.string(0x1A, p.response_information)
     if p.server_reference is not None:
-        _append_string(out, 0x1C, p.server_reference)
+        to.string(0x1C, p.server_reference)
     if p.reason_string is not None:
-        _append_string(out, 0x1F, p.reason_string)
+        to.string(0x1F, p.reason_string)
 
 
-def _append_limits(out: BytesWriter, p: Properties) -> None:
+def _append_limits(to: _PropertyWriter, p: Properties) -> None:
     """Append the properties with identifiers 0x21 to 0x2A."""
     if p.receive_maximum is not None:
-        _append_two_bytes(out, 0x21, p.receive_maximum, 1)
+        to.two_bytes(0x21, p.receive_maximum, 1)
     if p.topic_alias_maximum is not None:
-        _append_two_bytes(out, 0x22, p.topic_alias_maximum, 0)
+        to.two_bytes(0x22, p.topic_alias_maximum)
     if p.topic_alias is not None:
-        _append_two_bytes(out, 0x23, p.topic_alias, 1)  # [MQTT-3.3.2-8]
+        to.two_bytes(0x23, p.topic_alias, 1)  # [MQTT-3.3.2-8]
     if p.maximum_qos is not None:
-        _append_flag(out, 0x24, p.maximum_qos)
+        to.flag(0x24, p.maximum_qos)
     if p.retain_available is not None:
-        _append_flag(out, 0x25, p.retain_available)
+        to.flag(0x25, p.retain_available)
     if p.user_properties is not None:
         for name, value in p.user_properties:  # in their order [MQTT-3.3.2-18]
-            out.append(0x26)
-            append_string(out, name)
-            append_string(out, value)
+            to.pair(0x26, name, value)
     if p.maximum_packet_size is not None:
-        _append_four_bytes(out, 0x27, p.maximum_packet_size, 1)
+        to.four_bytes(0x27, p.maximum_packet_size, 1)
     if p.wildcard_subscription_available is not None:
-        _append_flag(out, 0x28, p.wildcard_subscription_available)
+        to.flag(0x28, p.wildcard_subscription_available)
     if p.subscription_identifier_available is not None:
-        _append_flag(out, 0x29, p.subscription_identifier_available)
+        to.flag(0x29, p.subscription_identifier_available)
     if p.shared_subscription_available is not None:
-        _append_flag(out, 0x2A, p.shared_subscription_available)
+        to.flag(0x2A, p.shared_subscription_available)
 
 
-def _check_low(identifier: int, value: int, low: int) -> None:
+def _check_low(identifier: i64, value: int, low: int) -> None:
     if value < low:
         name = BY_IDENTIFIER[identifier].name
         raise LocalProtocolError(PROTOCOL_ERROR, f"{name} must be at least {low}, not {value}")
-
-
-def _append_flag(out: BytesWriter, identifier: int, value: int) -> None:
-    if value != 0 and value != 1:
-        name = BY_IDENTIFIER[identifier].name
-        raise LocalProtocolError(PROTOCOL_ERROR, f"{name} must be 0 or 1, not {value}")
-    out.append(identifier)
-    out.append(value)
-
-
-def _append_two_bytes(out: BytesWriter, identifier: int, value: int, low: int) -> None:
-    _check_low(identifier, value, low)
-    out.append(identifier)
-    append_two_bytes(out, value)
-
-
-def _append_four_bytes(out: BytesWriter, identifier: int, value: int, low: int) -> None:
-    _check_low(identifier, value, low)
-    out.append(identifier)
-    append_four_bytes(out, value)
-
-
-def _append_string(out: BytesWriter, identifier: int, value: str) -> None:
-    out.append(identifier)
-    append_string(out, value)
-
-
-def _append_binary(out: BytesWriter, identifier: int, value: bytes) -> None:
-    out.append(identifier)
-    append_binary(out, value)
 
 
 def encode_for(properties: Properties | None, carrier: int) -> bytes:
@@ -274,13 +317,10 @@ def encode_for(properties: Properties | None, carrier: int) -> bytes:
     """
     if properties is None:
         return b""
-    for rule in RULES:
-        if not rule.allows(carrier) and is_present(properties, rule):
-            raise LocalProtocolError(MALFORMED_PACKET, _misplaced_error(rule, carrier))
     identifiers = properties.subscription_identifiers
-    if identifiers is not None and len(identifiers) > 1 and carrier != PUBLISH:
+    if identifiers is not None and len(identifiers) > 1 and carrier == SUBSCRIBE:
         raise LocalProtocolError(PROTOCOL_ERROR, "only PUBLISH has many subscription identifiers")
-    return encode_properties(properties)
+    return _encoded(properties, carrier)
 
 
 def append_properties(out: BytesWriter, properties: Properties | None, carrier: int) -> None:

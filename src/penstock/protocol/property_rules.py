@@ -107,3 +107,6 @@ RULES: Final[list[PropertyRule]] = [
     PropertyRule(0x2A, "shared_subscription_available", BYTE, (CONNACK,), 0, 1),
 ]
 BY_IDENTIFIER: Final[dict[int, PropertyRule]] = {rule.identifier: rule for rule in RULES}
+IDENTIFIERS_OF: Final[list[int]] = [  # by carrier: bit n is set if it may have the identifier n
+    sum([1 << rule.identifier for rule in RULES if rule.allows(carrier)]) for carrier in range(16)
+]

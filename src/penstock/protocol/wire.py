@@ -46,7 +46,7 @@ def bytes_of(text: str) -> bytes:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
         raise LocalProtocolError(MALFORMED_PACKET, "a string contains a surrogate") from None
-    if b"\0" in raw:
+    if "\0" in text:
         raise LocalProtocolError(MALFORMED_PACKET, "a string contains U+0000")
     if len(raw) > TWO_BYTE_MAX:
         raise LocalProtocolError(MALFORMED_PACKET, "a string is longer than 65535 bytes")
