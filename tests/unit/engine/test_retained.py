@@ -36,11 +36,21 @@ def test_against_brute_force(changes: list[tuple[str, bool]]) -> None:
         matched = retained.match(topic_filter)
         expected = {topic for topic in kept if topic_matches(topic_filter, topic)}
         assert {message.topic for message in matched} == expected
+        assert retained.may_match(topic_filter) or not expected
         assert len(matched) == len(expected)
         assert all(kept[message.topic] == message.payload for message in matched)
     for topic in TOPICS:
         message = retained.get(topic)
         assert (message and message.payload) == kept.get(topic)
+
+
+def test_a_filter_whose_first_level_has_no_topic_matches_none() -> None:
+    retained = RetainedMessages(10)
+    retained.put(Message("a/b", b"1"))
+    assert not retained.may_match("b/#")
+    assert not retained.may_match("/a")
+    retained.remove("a/b")
+    assert not retained.may_match("a/b")
 
 
 def test_the_limit_refuses_new_topics_only() -> None:

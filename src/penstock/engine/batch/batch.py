@@ -161,40 +161,43 @@ class Batch:
         self.latest_sealed += 1
         commit = Commit(self._base_offset)
         commit.number = self.latest_sealed
-        commit.messages = self._messages
+        self._base_offset = self.next_offset
+        self.size_bytes = 0
+        if self._messages:
+            commit.messages = self._messages
+            self._messages = []
         if self._columns is not None and self._columns.count > 0:
             commit.columns = self._columns
             self._columns = Columns()
-        commit.ended = [(client_id, number) for number, client_id in self._ended_sessions.items()]
-        commit.sessions = list(self._sessions.values())
-        for subscription in self._subscriptions:
-            if subscription.number not in self._ended_sessions:
-                commit.subscriptions.append(subscription)
-        for stored in self.changed_states:
-            progress = stored.snapshot()
-            if progress is not None:
-                commit.progress.append(progress)
-        commit.retained = list(self._retained.items())
-        commit.wills = list(self._wills.items())
-        commit.producers = list(self._producers.items())
-        commit.clock = self._clock
-        self._clock = None
-        commit.body_requests = self.body_requests
-        self.body_requests = []
-        self._base_offset = self.next_offset
-        self._messages = []
-        self.size_bytes = 0
-        self.changed_states = []
-        if self._sessions:
-            self._sessions = {}
-        if self._ended_sessions:
-            self._ended_sessions = {}
         if self._subscriptions:
+            ended = self._ended_sessions
+            commit.subscriptions = [one for one in self._subscriptions if one.number not in ended]
             self._subscriptions = []
+        if self._ended_sessions:
+            ended = self._ended_sessions
+            commit.ended = [(client_id, number) for number, client_id in ended.items()]
+            self._ended_sessions = {}
+        if self._sessions:
+            commit.sessions = list(self._sessions.values())
+            self._sessions = {}
+        if self.changed_states:
+            for stored in self.changed_states:
+                progress = stored.snapshot()
+                if progress is not None:
+                    commit.progress.append(progress)
+            self.changed_states = []
         if self._retained:
+            commit.retained = list(self._retained.items())
             self._retained = {}
         if self._wills:
+            commit.wills = list(self._wills.items())
             self._wills = {}
         if self._producers:
+            commit.producers = list(self._producers.items())
             self._producers = {}
+        commit.clock = self._clock
+        self._clock = None
+        if self.body_requests:
+            commit.body_requests = self.body_requests
+            self.body_requests = []
         return commit

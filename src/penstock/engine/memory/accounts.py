@@ -49,10 +49,9 @@ class Accounts:
     def account_of(self, username: str | None, address: str) -> Pool:
         """Return the account of a user; with ``username`` None, that of the anonymous clients at
         the source of ``address``."""
-        key = f"user {username}"
         if username is None:
-            key = f"address {source_of(address) or NO_ADDRESS}"
-        return self.account_with_key(key)
+            return self.account_with_key(f"address {source_of(address) or NO_ADDRESS}")
+        return self.account_with_key(f"user {username}")
 
     def account_with_key(self, key: str) -> Pool:
         """Return the account with this key, which may be new; with an empty key, the common one."""

@@ -314,6 +314,9 @@ class Router:
             for message in found:
                 session.outbound.deliver(message, 0, True, ids, False, now)
             return
+        if not self.retained.may_match(entry.subscription.topic_filter):
+            session.outbound.refill(now)  # as behind the last retained message
+            return
         delivery = RetainedDelivery(
             self.retained,
             entry.subscription.topic_filter,

@@ -193,6 +193,14 @@ class RetainedMessages:
                 found.append(message)
         return found
 
+    def may_match(self, topic_filter: str) -> bool:
+        """Return whether ``topic_filter`` may match a retained message: the first level is known.
+
+        Most clients subscribe to what nobody retains, and need no walk.
+        """
+        level = topic_filter.partition("/")[0]
+        return level in self._root.children or level in ("+", "#")
+
     def walk(self, topic_filter: str) -> RetainedWalk:
         """Return a walk over the retained messages whose topics ``topic_filter`` matches."""
         return RetainedWalk(self._root, self._serial, topic_filter)

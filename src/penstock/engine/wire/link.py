@@ -391,10 +391,10 @@ class Link:
         self.uncommitted_acks -= acks
         self.uncommitted_qos0 -= qos0
         self.uncommitted_publishes -= publishes
-        assert min(self.uncommitted_batches, self.uncommitted_acks, self.uncommitted_qos0) >= 0, (
-            "more packets were released than deferred"
-        )
-        assert self.uncommitted_publishes >= 0, "more packets were released than deferred"
+        assert self.uncommitted_batches >= 0, "more batches were released than sealed"
+        assert self.uncommitted_acks >= 0, "more acknowledgements were released than deferred"
+        assert self.uncommitted_qos0 >= 0, "more QoS 0 messages were released than deferred"
+        assert self.uncommitted_publishes >= 0, "more messages were released than deferred"
         waiting_qos0 = self.waiting_qos0_buffer
         if waiting_qos0 is not None and waiting_qos0.count > 0 and self.uncommitted_qos0 == 0:
             if self.ready_buffer.count == 0:
