@@ -17,7 +17,7 @@ properties that consist of a topic alias only are one object, shared by all pack
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.decode_body import check_at_end, read_body
@@ -63,6 +63,7 @@ _TOPIC_ALIAS: Final = 0x23
 _LEVEL_BYTES_MAX: Final = 9
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Decoder:
     """Decodes the bytes of one direction of one connection into packets.

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.memory.pool import Pool
 from penstock.engine.values.fifo import Fifo
 from penstock.engine.values.limits import FREE_BYTES, EngineLimits
@@ -41,6 +43,7 @@ class _PendingPublish:
         self.packet: Publish | None = packet
 
 
+@mypyc_attr(acyclic=True)
 @final
 class PendingPublishes:
     """The messages of one client that wait for room.

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.connection.connection import DISCONNECTED_ITSELF, Connection
 from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
 from penstock.engine.connection.keepalive import KeepAlive
@@ -92,6 +94,7 @@ _LOGIN_FAILURES: Final = (
 _CLAIMED_LENGTH_MAX: Final = 256  # characters of a name in the event of a refused CONNECT
 
 
+@mypyc_attr(acyclic=True)
 @final
 class SessionTerms:
     """The user and the session of an accepted client, for log and events.

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.memory.pool import Pool
 from penstock.engine.session.awaiting_release import AwaitingRelease
 from penstock.engine.values.clock import Now
@@ -29,6 +31,7 @@ from penstock.engine.values.records import PAGE_IDENTIFIERS, InboundPage, ids_in
 from penstock.protocol import reasons
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Inbound:
     """The packet identifiers of one session's received QoS 2 messages that wait for PUBREL.

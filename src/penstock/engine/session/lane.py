@@ -23,6 +23,8 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.memory.pool import Pool
 from penstock.engine.values.fifo import Fifo
 from penstock.engine.values.limits import FETCHED_BYTES_MAX, OUT_OF_DATE_MAX
@@ -157,6 +159,7 @@ class PackedTail:
             at = 0
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Lane:
     """The deliveries of one priority.

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.memory.pool import Pool
 from penstock.engine.session.lane import HEAD_LEN_MAX, Lane, LanesByOffset
 from penstock.engine.values.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
@@ -35,6 +37,7 @@ from penstock.engine.values.packed_run import PackedRun
 from penstock.engine.values.priorities import PRIORITY_MASK, PRIORITY_MAX, PRIORITY_SHIFT
 
 
+@mypyc_attr(acyclic=True)
 @final
 class MessageQueue:
     """The queue of one session or group.

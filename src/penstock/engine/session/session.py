@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.memory.pool import Pool
@@ -56,6 +58,7 @@ from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
 
 
+@mypyc_attr(acyclic=True)
 @final
 class SessionSubscription:
     """One subscription, with its subscription identifier (0 = none)."""

@@ -34,6 +34,8 @@ from array import array
 from bisect import bisect_right
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.session.queue import MessageQueue
 from penstock.engine.values.message import Delivery
 from penstock.engine.values.packed_run import PackedRun
@@ -44,6 +46,7 @@ _SENDABLE_MAX: Final = 1024  # deliveries sent before their commit; all have DUP
 _PASSED_MAX: Final = 1024  # removed segments that are still in the array
 
 
+@mypyc_attr(acyclic=True)
 @final
 class StoredLane:
     """The sequence numbers and segments of one lane.
@@ -62,7 +65,7 @@ class StoredLane:
         self._sealed_in = 0  # the number of a batch
         self._drop_stored_in = 0  # the number of the last batch that stores a drop
         self._new_deliveries: list[Delivery] = []  # queued since the last snapshot
-        self._firsts: array[int] = array("q")  # first sequences of the stored segments
+        self._firsts: array[int] | None = None  # first sequences of the stored segments
         self._at = 0  # index in ``_firsts``: the segments before are removed from the store
         self._last = 0  # sequence of the last stored delivery
         self._removed_sequences: list[int] | None = None  # from the middle, not stored yet
@@ -104,8 +107,8 @@ class StoredLane:
         if not is_connected:
             self._sealed_below = self._sendable_below = 0
         elif free_below > 0:
-            end = min(self.next_sequence, self.head + _SENDABLE_MAX, free_below)
-            self._sealed_below = max(self._sealed_below, end)
+            end = min(self.next_sequence, self.head + _SENDABLE_MAX)
+            self._sealed_below = max(self._sealed_below, min(end, free_below))
         sent_below = max(self._sealed_below, self.sent_below)
         return sent_below if sent_below > self.head else 0
 
@@ -116,7 +119,8 @@ class StoredLane:
 
     def sendable_end(self) -> int:
         """Return the sequence below which deliveries may be sent, or were sent before a crash."""
-        return max(self._sealed_below, self._sendable_below, self.sent_below)
+        sendable_below = max(self._sealed_below, self._sendable_below)
+        return max(sendable_below, self.sent_below)
 
     def may_send(self, sequence: int, durable: int) -> bool:
         """Return whether the delivery with this sequence may be sent before the commit that records
@@ -165,13 +169,19 @@ class StoredLane:
             item for item in enqueued if item.sequence >= head and item.sequence not in taken
         ]
         if waiting:
-            self._firsts.extend(_pack(waiting, segments))
+            self._stored_firsts().extend(_pack(waiting, segments))
             self._last = waiting[-1].sequence
+
+    def _stored_firsts(self) -> array[int]:
+        """Return the first sequences of the stored segments; the first call makes the array."""
+        if self._firsts is None:
+            self._firsts = array("q")
+        return self._firsts
 
     def _replace(self, taken: set[int], segments: list[PackedRun], queue: MessageQueue) -> None:
         if self._replaced_segments is None:
             self._replaced_segments = []
-        firsts = self._firsts
+        firsts = self._stored_firsts()
         done = self._last + 1  # segments from this sequence on are replaced already
         for sequence in sorted(taken, reverse=True):
             if not self.head <= sequence < done:
@@ -192,6 +202,8 @@ class StoredLane:
             finished.extend(self._replaced_segments)
             self._replaced_segments = None
         firsts = self._firsts
+        if firsts is None:
+            return
         while self._at < len(firsts):
             at_last = self._at == len(firsts) - 1
             end = self._last + 1 if at_last else firsts[self._at + 1]
@@ -205,10 +217,11 @@ class StoredLane:
 
     def restore_segment(self, first: int, end: int) -> None:
         """Restore a stored segment; ``end`` is the sequence after the last delivery of the lane."""
-        self._firsts.append(first)
+        self._stored_firsts().append(first)
         self._last = end - 1
 
 
+@mypyc_attr(acyclic=True)
 @final
 class StoredQueue:
     """The stored lanes of one session or group; ``first`` is lane 0, other lanes are created when

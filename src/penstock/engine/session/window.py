@@ -38,6 +38,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.memory.pool import Pool
 from penstock.engine.session.packet_ids import ReservedPacketIds, packet_id_of
 from penstock.engine.values.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
@@ -77,6 +79,7 @@ _VERDICTS: Final[bytes] = bytes(  # ``_TRANSITIONS`` as a table: index 16 * stat
 )
 
 
+@mypyc_attr(acyclic=True)
 @final
 class InFlightWindow:
     """The in-flight window of one session, ordered by first sending.
