@@ -47,7 +47,7 @@ class ClientLog:
                 " taken its place: messages may come twice, with QoS 2 too",
                 connection.client_id,
             )
-        if granted is not None:
+        if granted is not None and logger.isEnabledFor(logging.INFO):
             logger.info(
                 "client %s connected from %s: user %s, listener %s, %s, clean start %s,"
                 " session expiry %s, session present %s",

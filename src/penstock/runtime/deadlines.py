@@ -43,7 +43,8 @@ class Deadlines:
 
     def forget(self, peer: Peer) -> None:
         """Drop the deadline of ``peer``."""
-        self._valid.pop(peer.entry, None)
+        if peer.entry in self._valid:
+            del self._valid[peer.entry]
 
     def take_due(self, now_s: float) -> Iterator[Peer]:
         """Yield peers whose deadline passed; the caller re-arms them with ``watch``."""

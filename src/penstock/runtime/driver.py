@@ -159,7 +159,8 @@ class Driver(PeerOwner):
         now = self._context.now_of_turn
         if now is None:
             now = self._context.now_of_turn = self.now()
-            self.end_turn_soon()
+            if not self._turn_end_scheduled:
+                self._begin_turn_at(now.monotonic_s)
         return now
 
     # -- connections -------------------------------------------------------------------
@@ -217,7 +218,8 @@ class Driver(PeerOwner):
             self._measure_read(now.monotonic_s)
         self._read_peer = peer
         self._read_since_s = now.monotonic_s
-        self.end_turn_soon()
+        if not self._turn_end_scheduled:
+            self._begin_turn_at(now.monotonic_s)
         connection.receive(data, now)
         if connection.state == CONNECTED and former_state != CONNECTED:
             self._deadlines.watch(peer)
@@ -318,9 +320,13 @@ class Driver(PeerOwner):
     def end_turn_soon(self) -> None:
         """Schedule the end of this turn, after all sockets that are ready have been read."""
         if not self._turn_end_scheduled:
-            self._turn_end_scheduled = True
-            self._turn_began_s = time.monotonic()
-            self._loop.call_soon(self._end_turn)
+            self._begin_turn_at(time.monotonic())
+
+    def _begin_turn_at(self, now_s: float) -> None:
+        """Note when this turn began, and schedule its end."""
+        self._turn_end_scheduled = True
+        self._turn_began_s = now_s
+        self._loop.call_soon(self._end_turn)
 
     def push(self) -> None:
         """Write packets that are ready, and commit the open batch if a client waits for it, without
@@ -447,6 +453,8 @@ class Driver(PeerOwner):
             self._fail(failure)
             return
         self.measures.record_commit(time.monotonic() - self._sealed_s, self._committer.took_s)
+        if self._context.is_timed:
+            self.now()  # it was under way for a while
         self._release(commit)
         self._end_turn()
 
@@ -480,8 +488,6 @@ class Driver(PeerOwner):
     def _release(self, commit: Commit) -> None:
         """Send the acknowledgements and deliveries that waited for ``commit``, which is durable
         now."""
-        if self._context.is_timed:
-            self.now()
         if self._sealed_batch_durable is not None:
             self._sealed_batch_durable.set_result(None)
             self._sealed_batch_durable = None

@@ -49,6 +49,8 @@ NICENESS: Final = 5
 
 TICK_S: Final = 0.1
 
+_ANONYMOUS: Final = AuthResult(reasons.SUCCESS)
+
 VerdictCallback = Callable[[Link, AuthResult], None]
 """Called on the event loop with a client's link and the verdict on its credentials."""
 
@@ -129,7 +131,7 @@ class Authentication(Authenticate):
         if users is None or username is None:
             # Without a password file a name proves nothing: its client is anonymous.
             if credentials.allows_anonymous:
-                return AuthResult(reasons.SUCCESS)
+                return _ANONYMOUS
             return AuthResult(reasons.NOT_AUTHORIZED, detail="anonymous: listener.allow_anonymous")
         if credentials.password is None:
             return AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD, detail="no password")
