@@ -13,7 +13,7 @@ INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 COUNTED := $(wildcard $(addprefix tests/unit/,protocol engine operators runtime) tests/vectors)
 COMPILED_BESIDE := $(addprefix tests/unit/, \
 	auth/test_filter_set.py auth/test_login_queue.py bridge \
-	services/test_referral.py telemetry/test_histogram.py)
+	services/test_garbage.py services/test_referral.py telemetry/test_histogram.py)
 COMPILED_ONLY := $(addprefix tests/model/test_,link_faults.py cluster_faults.py sink_crashes.py)
 BOTH_WAYS := $(COUNTED) $(COMPILED_BESIDE) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
 # Files of tests share the cores, those that take longest first (tests/conftest.py).

@@ -3,7 +3,8 @@
 A full collection visits every object there is: with a million subscriptions it takes seconds,
 and the loop stands still meanwhile. Python starts one whenever a quarter more objects have grown
 old, so each message that leaves objects behind for a while, such as a match in the cache, would pay
-for subscriptions that do not concern it. Penstock collects in portions instead::
+for subscriptions that do not concern it. Penstock collects in portions instead, and has two
+generations where Python has three, so that an object that stays is visited twice and never again::
 
       created ─▶ young ─▶ old ── ``collect_if_due``: collected, survivors frozen ─▶ never visited
        │                   ╰──── at the end of a turn, once there are enough old objects ▲
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_COLLECTIONS_MAX: Final = 10  # of the middle generation, a few thousand objects each
+_COLLECTIONS_MAX: Final = 100  # of the young, after which some ten thousand objects may be old
 _NEVER: Final = 2**31 - 1
 
 
@@ -45,8 +46,7 @@ def _full_collections() -> int:
 def collect_in_portions() -> None:
     """Let only ``collect_if_due`` collect old objects from now on; exempt the present objects."""
     collect_and_freeze()
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, _NEVER)
+    gc.set_threshold(gc.get_threshold()[0], _NEVER, _NEVER)
 
 
 @contextmanager
@@ -62,5 +62,5 @@ def freezing() -> Iterator[None]:
 
 def collect_if_due() -> None:
     """Collect and freeze old objects if there are enough of them; called at the end of a turn."""
-    if gc.get_count()[2] >= _COLLECTIONS_MAX:
+    if gc.get_count()[1] >= _COLLECTIONS_MAX:
         collect_and_freeze()
