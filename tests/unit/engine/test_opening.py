@@ -9,8 +9,10 @@ from penstock.engine.access.authenticate import Authenticate
 from penstock.engine.connection.connection import EARLY_BYTES_MAX
 from penstock.engine.values.access import AuthResult, Credentials
 from penstock.engine.values.bans import UNTIL_RESTART
+from penstock.engine.values.client_groups import ClientGroups
 from penstock.engine.values.clock import Now
 from penstock.engine.values.limits import EngineLimits
+from penstock.engine.values.options import ServerOptions
 from penstock.engine.values.states import AWAIT_VERDICT
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
@@ -476,3 +478,24 @@ def test_a_listener_may_take_a_larger_connect() -> None:
     bench = Bench(EngineLimits(connect_packet_size_bytes_max=100_000))
     _, connack = bench.connect(Connect("c", 5, True, 0, Will("t", bytes(65_535))))
     assert connack.reason_code == reasons.SUCCESS
+
+
+def test_a_grant_that_a_reload_changes_is_in_the_next_connack() -> None:
+    bench = Bench(EngineLimits(receive_maximum=100))
+    asked = Properties(request_response_information=1)
+
+    def granted(client_id: str) -> tuple[int | None, str | None]:
+        line = bench.line(5)
+        line.send(Connect(client_id, 5, True, 0, properties=asked))
+        bench.commit()
+        (answer,) = line.read()
+        assert isinstance(answer, Connack)
+        assert answer.properties is not None
+        return answer.properties.receive_maximum, answer.properties.response_information
+
+    assert granted("a") == (100, None)
+    limits = EngineLimits(receive_maximum=50)
+    options = ServerOptions(response_information="answers/%c")
+    bench.server.apply_settings(limits, options, None, ClientGroups())
+    assert granted("b") == (50, "answers/b")
+    assert granted("c") == (50, "answers/c")
