@@ -18,7 +18,7 @@ from tests.support.damage_faults import flip_bit
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.etcd_cluster import EtcdServer, say_another_end
 from tests.support.failing_disk import failing_disk
-from tests.support.machines import Machine, Machines
+from tests.support.machines import CLUSTER, Machine, Machines
 from tests.support.raw_client import RawClient
 
 pytestmark = [nats_cluster.needed, pytest.mark.timeout(1200)]  # more than the waits in a test
@@ -199,7 +199,7 @@ def test_a_server_of_etcd_that_refuses_what_the_others_take_is_whole_again(tmp_p
             log.open(DEADLINE_S)
             end = log.bounds(DEADLINE_S).last
         assert isinstance(parted.nats, EtcdServer)
-        say_another_end(parted.nats, end, end + 1)
+        say_another_end(parted.nats, CLUSTER, end, end + 1)
 
         def is_told() -> bool:
             publish(wait_for("a primary", machines.primary), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -151,9 +152,24 @@ def _post(server: EtcdServer, path: str, body: dict[str, Any]) -> dict[str, Any]
         return {}
 
 
-def say_another_end(server: EtcdServer, end: int, other: int) -> None:
-    """Restart a server with another end of the log in its data, as after a crash that takes an
-    entry from the log which the server had applied."""
+def say_another_end(server: EtcdServer, log: str, end: int, other: int) -> None:
+    """Restart a server with another end of a log in its data, as after a crash that takes an entry
+    from the log which the server had applied.
+
+    Args:
+        server: the server, which may be behind the others for a while.
+        log: the name of the log.
+        end: its end.
+        other: the end that this server is to know.
+    """
+    key = base64.b64encode(f"{log}/end".encode()).decode()
+    value = base64.b64encode(b"%016x" % end).decode()
+
+    def has_end() -> bool:
+        found = _post(server, "/v3/kv/range", {"key": key, "serializable": True}).get("kvs", [])
+        return any(one["value"] == value for one in found)
+
+    wait_for(f"{server.name} to have entry {end}", has_end)
     (database,) = server.store_dir.glob("member/snap/db")
     found = re.compile(rb"(?<!log/)%016x" % end)  # not where it is the name of the entry
     server.stop()  # with its database written to the end
