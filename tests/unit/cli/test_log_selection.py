@@ -24,6 +24,7 @@ from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import LogWriter
+from tests.support.deadline import DEADLINE_S
 
 NOW = Clock(datetime(2026, 11, 26, 12, tzinfo=UTC), UTC)
 STREAM = StreamDefinition(name="messages", topic_filters=("#",))
@@ -37,7 +38,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamClient]:
             log.append(10)
         log.trim(10)
         served = StreamServer(Address("127.0.0.1", 0), LogFollower(log.data_dir), [STREAM])
-        with StreamClient(f"127.0.0.1:{served.port}", 5.0) as made:
+        with StreamClient(f"127.0.0.1:{served.port}", DEADLINE_S) as made:
             yield made
         served.shutdown()
 

@@ -20,6 +20,7 @@ from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import LogWriter
+from tests.support.deadline import DEADLINE_S
 
 STREAMS = [
     StreamDefinition(name="messages", topic_filters=("#",)),
@@ -65,7 +66,9 @@ def opened(server: StreamServer, *, pushes: bool = True) -> SqlSession:
         }
     )
     return SqlSession(
-        lambda: StreamClient(f"127.0.0.1:{server.port}", 5.0), (READINGS, plain), pushes=pushes
+        lambda: StreamClient(f"127.0.0.1:{server.port}", DEADLINE_S),
+        (READINGS, plain),
+        pushes=pushes,
     )
 
 
@@ -259,7 +262,7 @@ def test_a_loss_is_told_and_an_error_of_the_log_is_in_its_own_words(tmp_path: Pa
 
 
 def test_a_statement_that_needs_more_than_its_memory_uses_the_disk(server: StreamServer) -> None:
-    connect = lambda: StreamClient(f"127.0.0.1:{server.port}", 5.0)  # noqa: E731
+    connect = lambda: StreamClient(f"127.0.0.1:{server.port}", DEADLINE_S)  # noqa: E731
     with SqlSession(connect, limits=SqlLimits(64 * 2**20, 2**30)) as session:
         text = "SELECT n, md5(n::VARCHAR) FROM range(1500000) t(n) ORDER BY 2"
         (statement,) = session.statements(text)

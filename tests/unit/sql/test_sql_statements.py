@@ -17,6 +17,7 @@ from penstock.store.secondary import LogFollower
 from penstock.stream.client import StreamClient
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import LogWriter
+from tests.support.deadline import DEADLINE_S
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) t(n) WHERE md5(n::VARCHAR) = ''"
 
@@ -26,7 +27,7 @@ def session(tmp_path: Path) -> Iterator[SqlSession]:
     stream = StreamDefinition(name="messages", topic_filters=("#",))
     with LogWriter(tmp_path):
         served = StreamServer(Address("127.0.0.1", 0), LogFollower(tmp_path), [stream])
-        with SqlSession(lambda: StreamClient(f"127.0.0.1:{served.port}", 5.0)) as made:
+        with SqlSession(lambda: StreamClient(f"127.0.0.1:{served.port}", DEADLINE_S)) as made:
             yield made
         served.shutdown()
 

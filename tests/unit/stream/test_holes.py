@@ -18,6 +18,7 @@ from penstock.store.secondary import Extent, LogFollower
 from penstock.stream.client import StreamClient, StreamOffsets
 from tests.contract.test_store import rows
 from tests.spark.service_process import ServiceProcess
+from tests.support.deadline import DEADLINE_S
 
 ROWS = 10
 END = 4 * ROWS
@@ -79,7 +80,7 @@ def test_the_service_refuses_a_range_with_a_hole_before_its_first_row(data_dir: 
     process = ServiceProcess(data_dir)
     process.start()
     try:
-        with StreamClient(process.address, connect_timeout_s=20) as client:
+        with StreamClient(process.address, connect_timeout_s=DEADLINE_S) as client:
             log = client.offsets("messages")
             assert log == StreamOffsets(
                 "messages", log.epoch, 0, END, (HOLE,), log.mark, log.lineage
@@ -101,7 +102,7 @@ def test_a_spark_task_names_the_hole_or_reads_around_it(data_dir: Path) -> None:
     process = ServiceProcess(data_dir)
     process.start()
     try:
-        with StreamClient(process.address, connect_timeout_s=20) as client:
+        with StreamClient(process.address, connect_timeout_s=DEADLINE_S) as client:
             epoch = client.offsets("messages").epoch
         options = {"server": process.address, "stream": "messages"}
         careful = BatchReader(parse_options(options), ["offset"])

@@ -17,6 +17,7 @@ from penstock.stream.client import StreamClient
 from penstock.stream.event_rows import newest_events, read_events
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
+from tests.support.deadline import DEADLINE_S
 
 STREAM = StreamDefinition(name=STREAM_NAME, topic_filters=(f"{EVENTS_PREFIX}#",))
 ALL_US = (0, FIRST_RECEIVED_AT_US + 1_000_000_000)
@@ -39,7 +40,7 @@ def log(tmp_path: Path) -> Iterator[LogWriter]:
 @pytest.fixture
 def client(log: LogWriter) -> Iterator[StreamClient]:
     served = StreamServer(Address("127.0.0.1", 0), LogFollower(log.data_dir), [STREAM])
-    with StreamClient(f"127.0.0.1:{served.port}", 5.0) as made:
+    with StreamClient(f"127.0.0.1:{served.port}", DEADLINE_S) as made:
         yield made
     served.shutdown()
 

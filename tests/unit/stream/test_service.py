@@ -21,6 +21,7 @@ from penstock.stream.rows import STREAM_SCHEMA
 from tests.contract.archived import ALARMS, ALL, publish_mixed, writing
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess, serving
+from tests.support.deadline import DEADLINE_S
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def service(log: LogWriter) -> Iterator[ServiceProcess]:
 
 @pytest.fixture
 def client(service: ServiceProcess) -> Iterator[StreamClient]:
-    with StreamClient(service.address, connect_timeout_s=20) as made:
+    with StreamClient(service.address, connect_timeout_s=DEADLINE_S) as made:
         yield made
 
 
@@ -215,7 +216,7 @@ def test_a_stream_reaches_further_back_than_the_log(tmp_path: Path) -> None:
     with (
         writing(tmp_path / "data") as writer,
         serving(writer.data_dir, ALL, ALARMS) as process,
-        StreamClient(process.address, connect_timeout_s=20) as client,
+        StreamClient(process.address, connect_timeout_s=DEADLINE_S) as client,
     ):
         alarms = publish_mixed(writer, 10)
         epoch = client.offsets("alarms").epoch

@@ -28,7 +28,7 @@ from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.raw_client import RawClient
 
 LONG = ("t" * 60_000,)  # more rows than the buffers of a connection hold
@@ -210,7 +210,7 @@ def test_a_dead_address_is_not_tried_by_each_request(
     _, first = replicate(100)
     with _hanging_up() as (address, counted):
         for _ in range(5):  # as tasks of Spark do
-            with StreamClient(f"{address},{first.address}", 30) as client:
+            with StreamClient(f"{address},{first.address}", DEADLINE_S) as client:
                 assert read(client, 0, 100) == list(range(100))
                 assert client.offsets("messages").latest == 100
         assert len(counted) == 1
@@ -260,7 +260,7 @@ def test_a_copy_of_a_stopped_store_is_a_replica_and_only_the_primary_changes_som
         standby.start()
         open_ones.enter_context(_standby_at(copied))
         host, port = broker.stream_address
-        with StreamClient(f"{standby.address},{host}:{port}", 30) as client:
+        with StreamClient(f"{standby.address},{host}:{port}", DEADLINE_S) as client:
             log = client.offsets("messages")
             assert log.latest == 10
             assert client.addresses.startswith(standby.address)

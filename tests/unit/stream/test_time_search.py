@@ -13,6 +13,7 @@ from penstock.stream.client import StreamClient
 from tests.contract.archived import ALARMS, ALL, SECOND_US, START_US, publish_mixed, writing
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import serving
+from tests.support.deadline import DEADLINE_S
 
 
 def found(follower: LogFollower, time_us: int) -> int | None:
@@ -66,7 +67,7 @@ def test_an_archive_is_searched_too(tmp_path: Path) -> None:
     with writing(tmp_path) as writer, serving(tmp_path, ALL, ALARMS) as process:
         alarms = publish_mixed(writer, 20)
         writer.leave(45)
-        with StreamClient(process.address, connect_timeout_s=20) as client:
+        with StreamClient(process.address, connect_timeout_s=DEADLINE_S) as client:
             epoch = client.offsets("alarms").epoch
             for n in range(60):
                 place = client.offset_at("alarms", epoch, START_US + n * SECOND_US)
@@ -100,7 +101,7 @@ def test_a_time_that_cannot_be_looked_up_is_refused(
     with (
         LogWriter(tmp_path) as log,
         serving(tmp_path, ALL) as process,
-        StreamClient(process.address, connect_timeout_s=20) as client,
+        StreamClient(process.address, connect_timeout_s=DEADLINE_S) as client,
         pytest.raises(kind, match=sentence),
     ):
         client.offset_at(stream, epoch or log.epoch, time)
