@@ -16,6 +16,7 @@ from penstock.config.cluster import Cluster
 from tests.support import etcd_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.etcd_cluster import EtcdCluster, say_another_end
+from tests.support.patient_log import PatientLog
 
 pytestmark = etcd_cluster.needed
 
@@ -54,7 +55,7 @@ def test_an_entry_that_one_server_alone_took_is_not_acknowledged(cluster: EtcdCl
     other = cluster.servers[2]
     log = log_of(cluster)
     for sequence in range(ENTRIES):
-        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+        PatientLog(log).append(b"entry %d" % sequence, sequence, DEADLINE_S)
     log.close()
     say_another_end(other, "test", ENTRIES, ENTRIES + 1)
     cluster.wait_until_whole()
@@ -72,7 +73,7 @@ def test_an_append_is_not_settled_by_the_server_that_alone_has_it(cluster: EtcdC
     """A storm found it: an append that was not confirmed was made again, and found at its place."""
     log = log_of(cluster)
     for sequence in range(ENTRIES):
-        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+        PatientLog(log).append(b"entry %d" % sequence, sequence, DEADLINE_S)
     log.close()
     say_another_end(cluster.servers[2], "test", ENTRIES, ENTRIES + 1)
     cluster.wait_until_whole()
@@ -93,7 +94,7 @@ def test_a_server_that_lacks_what_the_others_have_is_left(cluster: EtcdCluster) 
     other = cluster.servers[2]
     log = log_of(cluster)
     for sequence in range(ENTRIES):
-        log.append(b"entry %d" % sequence, sequence, DEADLINE_S)
+        PatientLog(log).append(b"entry %d" % sequence, sequence, DEADLINE_S)
     say_another_end(other, "test", ENTRIES, ENTRIES - 1)
     cluster.wait_until_whole()
     log.close()

@@ -253,7 +253,11 @@ class EtcdLog:
         return result
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
-        """Return the entry at ``sequence``, which a majority has; None if there is none."""
+        """Return the entry at ``sequence``, which a majority has; None if there is none.
+
+        Raises:
+            LogUnavailable: a majority was not seen to have the entry in time.
+        """
         ends_s = time.monotonic() + timeout_s
         answer = self._read(_RANGE, {"key": self._key(sequence)}, timeout_s)
         found = answer.get("kvs") or []

@@ -172,10 +172,10 @@ class ReplicatedLog(Protocol):
         """
 
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
-        """Return the entry at ``sequence`` as the leader has it; None if there is none.
+        """Return the entry at ``sequence``, which is in the log for good; None if there is none.
 
         Raises:
-            LogUnavailable: no leader answers.
+            LogUnavailable: no leader answers, or a majority is not known to have the entry.
         """
 
     def bounds(self, timeout_s: float) -> Bounds:

@@ -92,8 +92,9 @@ class SendRoom:
 
     def wait_for_room(self, link: Link, size_bytes: int) -> int:
         """Have the client resumed when there may be room for a message of this size, which was
-        queued because there was none; return the limit that is used up (``limit_usage``)."""
-        self.has_room_for_next(link, size_bytes)
+        queued because there was none; return the limit that is used up (``limit_usage``), or
+        ``NOTHING`` where it is memory."""
+        self.has_room_for_next(link, size_bytes)  # which has it resumed
         if link.is_congested:
             return WRITE_BUFFER
         if not self._window.has_room():
