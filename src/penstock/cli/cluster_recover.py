@@ -46,9 +46,10 @@ def recover(
 
     Says what it has, and what is given up of the log and of the other members. With --yes the store
     begins the history when this member is started; the others take copies of it. Readers go on in a
-    new epoch.
+    new epoch. It is refused while another member that is heard is the primary of a log that is
+    there, or has begun a newer history that contains this store.
     """
-    from penstock.cluster.recovering import consequences
+    from penstock.cluster.recovering import consequences, obstacle
 
     settings = open_stopped_member(config, data_dir)
     directory = settings.durability.data_dir
@@ -67,8 +68,11 @@ def recover(
         beats = heard
         if set(cluster.members) <= {cluster.node_name, *beats}:
             break
+    log = _find_log(settings, store.position)
+    if (refusal := obstacle(store, log, beats)) is not None:
+        raise StoreError(refusal)
     others = [name for name in cluster.members if name != cluster.node_name]
-    for sentence in consequences(store, _find_log(settings, store.position), beats, others):
+    for sentence in consequences(store, log, beats, others):
         print(sentence)
     if not yes:
         print("nothing was changed: run it again with --yes")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.cluster.beats import Beat
+from penstock.cluster.histories import is_contained
 from penstock.cluster.log import Bounds
 from penstock.cluster.record import Position
 
@@ -36,6 +37,34 @@ class FoundLog(NamedTuple):
 
     bounds: Bounds | None
     follows: bool
+
+
+def obstacle(store: FoundStore, log: FoundLog, beats: Mapping[str, Beat]) -> str | None:
+    """Return why `store` must not begin a new history; None if it may.
+
+    The cluster has a history already that it would end: a member is the primary, or has begun one
+    that contains the store and is about to be. An operator who does not know of the first word, or
+    a second operator, would give up all that was acknowledged since.
+
+    Args:
+        store: the store.
+        log: the cluster's log.
+        beats: the last heartbeats of the other members that are heard, by name.
+    """
+    for beat in beats.values():
+        is_lost = beat.epoch == store.epoch and not log.follows  # and so it cannot write
+        if beat.role == "primary" and not is_lost:
+            return (
+                f"{beat.node} is the primary, at entry {beat.applied:,} of the log: what it"
+                " acknowledges would be given up. Start this member, and do what 'penstock cluster"
+                f" status' says; only if the history of {beat.node} is not to stay, stop it first"
+            )
+        if store.epoch and is_contained(store.epoch, store.position.sequence, beat.former):
+            return (
+                f"{beat.node} has begun a newer history, which contains this store: start this"
+                " member, it takes a copy"
+            )
+    return None
 
 
 def consequences(

@@ -10,7 +10,7 @@ from penstock.cluster.beats import Beat, RoleName
 from penstock.cluster.histories import begin_history, is_to_begin, read_former
 from penstock.cluster.log import Bounds
 from penstock.cluster.record import Former, Position
-from penstock.cluster.recovering import FoundLog, FoundStore, consequences
+from penstock.cluster.recovering import FoundLog, FoundStore, consequences, obstacle
 from penstock.cluster.view import View, read_position
 from penstock.store.identity import read_epoch, read_lineage
 from tests.model.memory_rocks import StoppedDatabase, ViewDisk, nothing
@@ -18,6 +18,7 @@ from tests.unit.cluster.records import EPOCH_OF_TESTS, Records
 
 OTHER = "20270202T000000-11111111"
 STORE = FoundStore(EPOCH_OF_TESTS, Position(20, 3, 4, 5), 0, 50)
+ENDED = Former(EPOCH_OF_TESTS, 20, 3)
 EMPTY = FoundStore("", Position(), 0, 0)
 
 
@@ -103,3 +104,29 @@ def test_an_operator_is_told_the_fate_of_each_member(
     told = list(consequences(STORE, FoundLog(None, False), {"b": beat}, ["b", "c"]))
     assert any(one.startswith(sentence) for one in told)
     assert any("not known: what c has, which is not heard" in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("role", "epoch", "former", "follows", "sentence"),
+    [
+        ("primary", OTHER, (), False, "b is the primary, at entry 7 of the log: what it acknowl"),
+        ("primary", OTHER, (), True, "b is the primary, at entry 7"),
+        ("primary", EPOCH_OF_TESTS, (), True, "b is the primary, at entry 7"),
+        ("primary", EPOCH_OF_TESTS, (), False, None),
+        ("waiting", OTHER, (ENDED,), False, "b has begun a newer history, which contains"),
+        ("waiting", OTHER, (ENDED._replace(sequence=19),), False, None),
+        ("waiting", OTHER, (ENDED._replace(epoch=OTHER),), False, None),
+        ("standby", OTHER, (), True, None),
+    ],
+)
+def test_a_store_begins_no_history_beside_one_that_has_begun(
+    role: RoleName, epoch: str, former: tuple[Former, ...], follows: bool, sentence: str | None
+) -> None:
+    """A storm's operator gave the word on a second machine, while the first began: what was
+    acknowledged in between was given up."""
+    beat = Beat(node="b", role=role, term=4, applied=7, synced=7, epoch=epoch, former=former)
+    log = FoundLog(Bounds(1, 20), follows)
+    found = obstacle(STORE, log, {"b": beat})
+    assert (found or "").startswith(sentence or "")
+    assert (found is None) == (sentence is None)
+    assert obstacle(STORE, log, {}) is None
