@@ -56,6 +56,7 @@ from penstock.spark.offsets import Position
 from penstock.spark.session import local_spark
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.stream.client import StreamClient
+from tests.support.places import places_in
 
 PUBLISHERS: Final = 10
 TOPICS: Final = "bench/{machine:int}"
@@ -157,7 +158,9 @@ class Bench:
 
         def land(path: Path) -> int:
             definition = {"name": "bench", "topics": TOPICS, "path": str(path), "decoder": decoder}
-            table = DeclaredTable(TableDefinition.model_validate(definition), self._directory)
+            table = DeclaredTable(
+                TableDefinition.model_validate(definition), places_in(self._directory)
+            )
             settings = RunSettings(self._broker.stream, available_now=True)
             TablesRun([table], settings, open_spark=self._open_spark).run()
             return count_rows(path)

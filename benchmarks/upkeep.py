@@ -34,9 +34,11 @@ from benchmarks.machine import machine
 from benchmarks.pages import PLOTS, write_part
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.parquet_files import NewFile, write_files
+from penstock.spark.storage.local import LocalLocation
 from penstock.spark.tables.declared import open_table
 from penstock.spark.tables.landed_table import ROWS, LandedTable, PlannedBatch, Selection
 from penstock.spark.tables.upkeep import Upkeep
+from tests.support.places import places_in
 
 mpl.use("svg")
 
@@ -126,7 +128,9 @@ class TableWriter:
     def __init__(
         self, form: Literal["delta", "iceberg"], path: Path, definition: UpkeepDefinition
     ) -> None:
-        self.table = open_table(form, path, _SCHEMA, ("date",), path.parent)
+        self.table = open_table(
+            form, LocalLocation(path), _SCHEMA, ("date",), places_in(path.parent)
+        )
         self.figures = TableFigures("")
         self._commits = 0
         self._upkeep = Upkeep([self.table], definition, clock_s=self._clock_s)

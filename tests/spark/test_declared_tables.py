@@ -20,17 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cli.table import show
 from penstock.config.table import TableDefinition
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.contents import newest_rows, read_table
 from penstock.spark.jobs import supervision
 from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.lock import JobLock, JobRunning
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.parquet_files import NewFile
 from penstock.spark.session import SparkFailed
-from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
+from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import ErasedMessages
@@ -48,6 +48,7 @@ from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.deadline import wait_for
+from tests.support.places import dead_letters_path_of, path_of, places_in
 from tests.support.table_readers import read_back
 
 TOPICS = "plant/{line:int}/{quantity}"
@@ -61,7 +62,9 @@ Run = Callable[..., dict[str, Progress]]
 def declare(tmp_path: Path) -> Callable[..., DeclaredTable]:
     def declared(name: str = "readings", **settings: Any) -> DeclaredTable:
         definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, "group": "", **settings}
-        return DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+        return DeclaredTable(
+            TableDefinition.model_validate(definition), places_in(tmp_path / "tables")
+        )
 
     return declared
 
@@ -127,7 +130,7 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     assert (delta[1]["line"], delta[1]["quantity"], delta[1]["value"]) == (2, "power", 2)
     assert (delta[1]["qos"], delta[1]["client_id"]) == (2, "device-0")
 
-    letters = DeltaTable(tables[0].dead_letters_path).to_pyarrow_table().to_pylist()
+    letters = DeltaTable(dead_letters_path_of(tables[0])).to_pyarrow_table().to_pylist()
     assert sorted(row["offset"] for row in letters) == [n for n in range(30) if n % 3 == 1]
     assert {row["kind"] for row in letters} == {"broken"}
     assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
@@ -147,7 +150,7 @@ def test_an_iceberg_table_by_days_and_buckets_lands_each_message_once(
     log.append(10, topics=topics, step_us=4 * 3600 * 10**6)
     run(table)
 
-    catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent}/iceberg.db")
+    catalog = SqlCatalog("penstock", uri=f"sqlite:///{path_of(table).parent}/iceberg.db")
     loaded = catalog.load_table("penstock.readings")
     found = loaded.scan().to_arrow()
     assert sorted(found.column("offset").to_pylist()) == list(range(40))
@@ -166,7 +169,7 @@ def test_a_batch_of_too_many_partitions_is_told_in_one_sentence(
     table = declare(partition_by=["line"], partitions_max=30)
     with pytest.raises(ConfigError, match="has rows in more than 30 partitions by line, and each "):
         run(table)
-    assert offsets(table.path) == []
+    assert offsets(path_of(table)) == []
 
 
 def test_a_second_run_starts_no_spark_while_the_first_has_the_checkpoint(
@@ -185,7 +188,7 @@ def test_a_second_run_starts_no_spark_while_the_first_has_the_checkpoint(
     def run_second() -> None:
         TablesRun([table], settings, open_spark=open_spark).run()
 
-    with JobLock(table.path / CHECKPOINT_NAME) as first:
+    with JobLock(path_of(table) / CHECKPOINT_NAME) as first:
         first.take()
         with pytest.raises(JobRunning, match="another job is running"):
             run_second()
@@ -207,7 +210,7 @@ def test_a_trigger_is_for_all_tables_of_a_run(
     )
     thread = threading.Thread(target=tables.run)
     thread.start()
-    path = tables._tables[0].path
+    path = path_of(tables._tables[0])
     try:
         wait_for("the first rows", lambda: any(path.glob("_delta_log/*.json")) and offsets(path))
         log.append(2)  # an hour later, with the table's own setting
@@ -268,13 +271,13 @@ def test_a_declared_table_is_shown_and_read_without_the_extension_of_delta(
     log.append(6, topics=("plant/1/temp", "plant/2/hot air"))
     table = declare(partition_by=("quantity", "line"))  # a directory cannot have that name
     run(table)
-    newest = newest_rows(table.path, 2).to_pylist()
+    newest = newest_rows(path_of(table), 2).to_pylist()
     assert [(row["offset"], row["quantity"]) for row in newest] == [(5, "hot air"), (4, "temp")]
-    frame = read_table(spark, table.path).orderBy("offset")
+    frame = read_table(spark, path_of(table)).orderBy("offset")
     assert [(row.line, row.quantity, row.value) for row in frame.collect()] == [
         (1 + number % 2, ("temp", "hot air")[number % 2], number) for number in range(6)
     ]
-    show(table.path, rows=1)
+    show(str(path_of(table)), rows=1)
     shown = capsys.readouterr().out
     assert "quantity" in shown
     assert "hot air" in shown
@@ -289,21 +292,21 @@ def test_a_crash_between_the_two_commits_is_mended_by_the_replay(
         commit = DeltaMessageTable.commit
 
         def killed(self: DeltaMessageTable, batch: PlannedBatch, files: list[NewFile]) -> Any:
-            if self.path == table.path and files:
+            if path_of(self) == path_of(table) and files:
                 raise TableCommitFailed("killed before the rows")
             return commit(self, batch, files)
 
         crash.setattr(DeltaMessageTable, "commit", killed)
         with pytest.raises(TableCommitFailed, match="killed before the rows"):
             run(table)
-    assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
-    assert offsets(table.path) == []
+    assert offsets(dead_letters_path_of(table)) == [1, 3, 5, 7, 9, 11]
+    assert offsets(path_of(table)) == []
 
     corrected = declare(topics="plant/{line}/{quantity}")  # what is buried stays buried
     progress = run(corrected)["readings"]
     assert (progress.rows_landed, progress.dead_letters) == (6, 0)
-    assert offsets(table.path) == [0, 2, 4, 6, 8, 10]
-    assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
+    assert offsets(path_of(table)) == [0, 2, 4, 6, 8, 10]
+    assert offsets(dead_letters_path_of(table)) == [1, 3, 5, 7, 9, 11]
 
 
 def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
@@ -318,16 +321,16 @@ def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
     }
     wider = declare(decoder=wider_decoder)
     run(wider)
-    texts = dict(delta_rows(wider.path, "text"))
+    texts = dict(delta_rows(path_of(wider), "text"))
     assert texts == {n: (str(n) if n >= 10 else None) for n in range(0, 20, 2)}
 
     for _ in range(2):
         (with_missing_columns,) = backfill(spark.newSession(), wider, settings, 3, 9)
         assert (with_missing_columns.span.start, with_missing_columns.span.end) == (3, 9)
         assert (with_missing_columns.rows, with_missing_columns.dead_letters) == (3, 3)
-    texts = dict(delta_rows(wider.path, "text"))
+    texts = dict(delta_rows(path_of(wider), "text"))
     assert texts == {n: (str(n) if n >= 10 or 3 <= n < 9 else None) for n in range(0, 20, 2)}
-    assert offsets(wider.dead_letters_path) == list(range(1, 20, 2))
+    assert offsets(dead_letters_path_of(wider)) == list(range(1, 20, 2))
 
     with pytest.raises(ConfigError, match="has landed all before offset 20"):
         backfill(spark.newSession(), wider, settings, 20, 30)
@@ -340,18 +343,18 @@ def test_a_table_begun_late_gets_what_was_before(
     log.append(10)
     late = declare(starting_offsets=json.dumps({"0": 6}), commit_offsets_max=2)
     run(late)
-    assert offsets(late.path) == [6, 7, 8, 9]
+    assert offsets(path_of(late)) == [6, 7, 8, 9]
     backfill(spark.newSession(), late, settings, 0, 8)
-    assert offsets(late.path) == list(range(10))
+    assert offsets(path_of(late)) == list(range(10))
     log.append(2)
     run(late)
-    assert offsets(late.path) == list(range(12))
+    assert offsets(path_of(late)) == list(range(12))
 
     missing = {"type": "int", "path": "missing", "required": True}
     strict = declare(decoder={**NUMBER, "columns": {**NUMBER["columns"], "missing": missing}})
     backfill(spark.newSession(), strict, settings, 0, 2)
-    assert offsets(strict.path) == list(range(2, 12))
-    assert offsets(strict.dead_letters_path) == [0, 1]
+    assert offsets(path_of(strict)) == list(range(2, 12))
+    assert offsets(dead_letters_path_of(strict)) == [0, 1]
 
 
 @pytest.mark.torture("fills three times")
@@ -380,7 +383,7 @@ def test_a_backfill_takes_out_only_what_it_has_read_again(
         (0, 4, 4),
         (8, 12, 4),
     ]
-    assert offsets(table.path) == list(range(16))
+    assert offsets(path_of(table)) == list(range(16))
 
     erased = LandingTarget.erased
 
@@ -393,7 +396,7 @@ def test_a_backfill_takes_out_only_what_it_has_read_again(
     monkeypatch.setattr(LandingTarget, "erased", retention_meanwhile)
     with pytest.raises(OffsetOutOfRange, match="offset 8 is no longer in the stream"):
         backfill(spark.newSession(), table, lenient, 8, 16)
-    assert offsets(table.path) == list(range(16))
+    assert offsets(path_of(table)) == list(range(16))
 
 
 def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_lost(
@@ -406,18 +409,18 @@ def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_los
     table = declare(repeats={"user_property": "id", "within_s": 600}, commit_offsets_max=6)
     progress = run(table)["readings"]
     assert (progress.rows_landed, progress.dead_letters) == (8, 2)
-    shutil.rmtree(table.path / CHECKPOINT_NAME)
+    shutil.rmtree(path_of(table) / CHECKPOINT_NAME)
     for n in (2, 3):
         log.append(1, topics=("plant/1/temp",))
         log.append(1, properties=repeated % n, topics=("plant/1/temp",))
     run(table)
-    ids = [name for _, name in delta_rows(table.path, "message_id") if name is not None]
+    ids = [name for _, name in delta_rows(path_of(table), "message_id") if name is not None]
     assert sorted(ids) == ["0", "1", "2", "3"]
-    letters = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
+    letters = DeltaTable(dead_letters_path_of(table)).to_pyarrow_table().to_pylist()
     assert sorted((row["offset"], row["kind"]) for row in letters) == [
         (5, "repeated"), (9, "repeated"), (11, "repeated"),
     ]  # fmt: skip
-    assert len(offsets(table.path)) + len(letters) == log.end
+    assert len(offsets(path_of(table))) + len(letters) == log.end
 
 
 @pytest.fixture
@@ -440,7 +443,7 @@ def test_files_are_put_together_while_messages_land(
     contents = table.open()[ROWS].contents()
     assert contents is not None
     assert contents.files < 9, "of 12 commits"
-    upkept = read_upkeep_record(table.path)
+    upkept = read_upkeep_record(table.location)
     assert upkept.failures == 0
     assert upkept.merged_files > upkept.merged_into > 0
 
@@ -502,12 +505,14 @@ def erase(table: DeclaredTable, column: str, value: int) -> None:
     """Delete rows as people do, with the format's own tools."""
     match table.definition.format:
         case "delta":
-            DeltaTable(table.path).delete(f"{column} = {value}")
+            DeltaTable(path_of(table)).delete(f"{column} = {value}")
         case "iceberg":
-            catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent / CATALOG_NAME}")
-            catalog.load_table(("penstock", table.path.name)).delete(f"{column} == {value}")
+            catalog = SqlCatalog(
+                "penstock", uri=f"sqlite:///{Path(table.location.uri).parent / 'iceberg.db'}"
+            )
+            catalog.load_table(("penstock", path_of(table).name)).delete(f"{column} == {value}")
         case "parquet":
-            for file in table.path.glob("date=*/*.parquet"):
+            for file in path_of(table).glob("date=*/*.parquet"):
                 rows = pq.ParquetFile(file).read()
                 kept = rows.filter(pc.not_equal(rows.column(column), value))
                 pq.write_table(kept, file)
@@ -518,7 +523,7 @@ def test_payloads_with_several_rows_land(log: LogWriter, declare: Declare, run: 
     log.append(3, topics=("plant/1/temp",), payload=lambda n: b"[%d,%d]" % (n, n + 10))
     table = declare(decoder=decoder)
     run(table)
-    assert delta_rows(table.path, "v") == [(n, v) for n in range(3) for v in (n, n + 10)]
+    assert delta_rows(path_of(table), "v") == [(n, v) for n in range(3) for v in (n, n + 10)]
 
 
 def test_a_dry_run_shows_rows_and_reasons_and_writes_nothing(
@@ -529,7 +534,7 @@ def test_a_dry_run_shows_rows_and_reasons_and_writes_nothing(
     parts = land_sample(table, client, 100)
     assert parts["rows"].column("offset").to_pylist() == list(range(1900, 2000, 2))
     assert parts["dead_letters"].num_rows == 50
-    assert not table.path.exists()
+    assert not path_of(table).exists()
 
 
 def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
@@ -537,13 +542,13 @@ def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
 ) -> None:
     log.append(10, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
-    empty = table_status(table, client, table.path / CHECKPOINT_NAME)
+    empty = table_status(table, client, path_of(table) / CHECKPOINT_NAME)
     assert empty.rows is None
     assert empty.lag is not None
     assert empty.lag.offsets == 10
     run(table)
     log.append(5)
-    found = table_status(table, client, table.path / CHECKPOINT_NAME)
+    found = table_status(table, client, path_of(table) / CHECKPOINT_NAME)
     assert found.rows is not None
     assert found.dead_letters is not None
     assert found.lag is not None
@@ -551,4 +556,4 @@ def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
     assert found.lag.offsets == 5
     assert found.lag.seconds > 1_800_000_000 - FIRST_RECEIVED_AT_US / 10**6 - 10**8
     service.kill()
-    assert table_status(table, client, table.path / CHECKPOINT_NAME).lag is None
+    assert table_status(table, client, path_of(table) / CHECKPOINT_NAME).lag is None

@@ -17,15 +17,16 @@ from pyspark.sql import SparkSession
 
 from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.status import TableStatus, table_status
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.deadline import wait_for
+from tests.support.places import path_of, places_in
 
 NUMBER: dict[str, Any] = {"kind": "json", "columns": {"value": {"type": "int", "path": "$"}}}
 """The log writer's payloads are the offset as text, which is JSON; offset n is received n seconds
@@ -45,7 +46,7 @@ def declare(tmp_path: Path) -> Declare:
         return DerivedTable(
             DerivedDefinition.model_validate({**given, **settings}),
             TableDefinition.model_validate({**readings, **(source or {})}),
-            tmp_path / "tables",
+            places_in(tmp_path / "tables"),
         )
 
     return declared
@@ -67,7 +68,7 @@ def run(spark: SparkSession, service: ServiceProcess) -> Run:
 
 
 def rows(table: DerivedTable, *columns: str) -> list[tuple[Any, ...]]:
-    found = DeltaTable(table.path).to_pyarrow_table().select(columns).to_pylist()
+    found = DeltaTable(path_of(table)).to_pyarrow_table().select(columns).to_pylist()
     return sorted(tuple(second(value) for value in row.values()) for row in found)
 
 
@@ -78,12 +79,12 @@ def second(value: Any) -> Any:
 
 def standing_of(table: DerivedTable) -> TableStatus:
     with StreamClient("127.0.0.1:9", connect_timeout_s=0) as nobody:
-        return table_status(table, nobody, table.path / CHECKPOINT_NAME)
+        return table_status(table, nobody, path_of(table) / CHECKPOINT_NAME)
 
 
 def forget_done(table: DerivedTable) -> None:
     """As if the driver had died after the table's last commit and before Spark's."""
-    commits = table.path / CHECKPOINT_NAME / "commits"
+    commits = path_of(table) / CHECKPOINT_NAME / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink(missing_ok=True)
@@ -91,7 +92,7 @@ def forget_done(table: DerivedTable) -> None:
 
 def forget_planned(table: DerivedTable) -> None:
     """As if the driver had died after Spark's last commit and before the next batch was planned."""
-    checkpoint = table.path / CHECKPOINT_NAME
+    checkpoint = path_of(table) / CHECKPOINT_NAME
     done = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     for path in (checkpoint / "offsets").iterdir():
         if path.name.isdigit() and int(path.name) > done:

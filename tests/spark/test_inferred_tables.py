@@ -26,6 +26,7 @@ from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.data_sets import NOTATIONS, Row, Schema, assert_same, of_file, payloads_of
+from tests.support.places import dead_letters_path_of, path_of, places_in
 
 ROWS_MAX = 150
 another = partial(pytest.param, marks=pytest.mark.torture("lands seven tables"))
@@ -42,14 +43,14 @@ def test_an_inferred_table_is_run_and_equals_the_data_set(
     run(tables, service, spark)
     assert sorted(table.definition.topics for table in tables) == ["cars/{car}", "weather/temp"]
     (landed,) = (table for table in tables if table.definition.topics == "cars/{car}")
-    rows = DeltaTable(landed.path).to_pyarrow_table().sort_by("offset").to_pylist()
+    rows = DeltaTable(path_of(landed)).to_pyarrow_table().sort_by("offset").to_pylist()
     for car in cars:
         car["Year"] = f"{car['Year']}"
     assert [
         {**{name: row[name] for name in cars[0]}, "Year": f"{row['Year']}"} for row in rows
     ] == cars
     assert [row["car"] for row in rows] == [car["Origin"] for car in cars]
-    assert not any(table.dead_letters_path.exists() for table in tables)
+    assert not any(dead_letters_path_of(table).exists() for table in tables)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +93,10 @@ def test_every_notation_lands_as_the_data_set(
         notation = table.definition.topics.removeprefix("data/")
         columns = table.definition.decoder.columns
         names = {(one.path or name).removeprefix("/"): name for name, one in columns.items()}
-        found = DeltaTable(table.path).to_pyarrow_table().sort_by("offset").to_pylist()
+        found = DeltaTable(path_of(table)).to_pyarrow_table().sort_by("offset").to_pylist()
         keys = {key: key for key in given[notation][0]}
         assert_same(found, names or keys, given[notation])
-        assert not table.dead_letters_path.exists()
+        assert not dead_letters_path_of(table).exists()
 
 
 def inferred(service: ServiceProcess, directory: Path) -> list[DeclaredTable]:
@@ -105,7 +106,7 @@ def inferred(service: ServiceProcess, directory: Path) -> list[DeclaredTable]:
     text = "\n".join(line for one in tried for line in table_lines(one.table, one.dead_letters))
     declared = Tables.model_validate(tomllib.loads(text)["tables"]).declared
     alone = [one.model_copy(update={"group": ""}) for one in declared]  # there is no broker
-    return [DeclaredTable(one, directory / "tables") for one in alone]
+    return [DeclaredTable(one, places_in(directory / "tables")) for one in alone]
 
 
 def by_descriptor(schema: Schema, directory: Path) -> DeclaredTable:
@@ -114,7 +115,7 @@ def by_descriptor(schema: Schema, directory: Path) -> DeclaredTable:
     descriptor.write_bytes(schema.descriptor.SerializeToString())
     decoder = {"kind": "protobuf", "descriptor": str(descriptor), "message": schema.message}
     settings = {"name": "by_descriptor", "topics": "data/protobuf", "decoder": decoder, "group": ""}
-    return DeclaredTable(TableDefinition.model_validate(settings), directory / "tables")
+    return DeclaredTable(TableDefinition.model_validate(settings), places_in(directory / "tables"))
 
 
 def run(tables: list[DeclaredTable], service: ServiceProcess, spark: SparkSession) -> None:

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.config.table import TableDefinition
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.errors import ConfigError
 from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.status import table_status
@@ -25,6 +25,7 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.test_declared_tables import NUMBER, offsets
 from tests.spark.waiting import DEADLINE_S, wait_until
+from tests.support.places import dead_letters_path_of, path_of, places_in
 from tests.unit.spark.test_poison import FragileSorting
 
 TOPICS = ("plant/1/temp", "plant/2/temp")
@@ -32,7 +33,9 @@ TOPICS = ("plant/1/temp", "plant/2/temp")
 
 def declared(directory: Path, name: str, **settings: Any) -> DeclaredTable:
     definition = {"name": name, "topics": "plant/#", "decoder": NUMBER, "group": "", **settings}
-    return DeclaredTable(TableDefinition.model_validate(definition), directory / "tables")
+    return DeclaredTable(
+        TableDefinition.model_validate(definition), places_in(directory / "tables")
+    )
 
 
 class Run:
@@ -87,13 +90,13 @@ Begin = Callable[[list[DeclaredTable], bool], Run]
 
 
 def failure_of(table: DeclaredTable) -> TableFailure | None:
-    return read_failure(table.path / CHECKPOINT_NAME)
+    return read_failure(path_of(table) / CHECKPOINT_NAME)
 
 
 def blocked(table: DeclaredTable) -> Path:
     """A file where the table's log is to be: nothing can be committed until it is gone."""
-    table.path.mkdir(parents=True)
-    obstacle = table.path / "_delta_log"
+    path_of(table).mkdir(parents=True)
+    obstacle = path_of(table) / "_delta_log"
     obstacle.write_text("in the way")
     return obstacle
 
@@ -109,12 +112,12 @@ def test_a_table_that_fails_is_tried_again_and_shown_while_the_others_land(
     wait_until(lambda: running.progress.get("good", Progress()).rows_landed == 10, "good lands")
     wait_until(lambda: getattr(failure_of(bad), "attempts", 0) >= 2, "bad is tried again")
     assert running.progress["bad"].state == "failing"
-    assert str(bad.path) in running.progress["bad"].failure
+    assert str(path_of(bad)) in running.progress["bad"].failure
     with StreamClient(service.address, connect_timeout_s=0) as client:
-        found = table_status(bad, client, bad.path / CHECKPOINT_NAME).failure
+        found = table_status(bad, client, path_of(bad) / CHECKPOINT_NAME).failure
         assert found is not None
         assert found.sentence == running.progress["bad"].failure
-        assert table_status(good, client, good.path / CHECKPOINT_NAME).failure is None
+        assert table_status(good, client, path_of(good) / CHECKPOINT_NAME).failure is None
 
     log.append(10, topics=TOPICS)
     wait_until(lambda: running.progress["good"].rows_landed == 20, "good goes on landing")
@@ -123,7 +126,7 @@ def test_a_table_that_fails_is_tried_again_and_shown_while_the_others_land(
     wait_until(lambda: failure_of(bad) is None, "its failure to be forgotten")
     running.stop()
     assert running.error is None
-    assert offsets(bad.path) == offsets(good.path) == list(range(20))
+    assert offsets(path_of(bad)) == offsets(path_of(good)) == list(range(20))
 
 
 def test_tables_land_what_is_there_now_side_by_side(
@@ -144,7 +147,7 @@ def test_tables_land_what_is_there_now_side_by_side(
     settings = RunSettings(service.address, available_now=True)
     TablesRun(tables, settings, note, lambda *_: contextlib.nullcontext(spark)).run()
     assert waited == [True]
-    assert offsets(tables[0].path) == offsets(tables[1].path) == list(range(10))
+    assert offsets(path_of(tables[0])) == offsets(path_of(tables[1])) == list(range(10))
 
 
 def test_a_run_that_is_stopped_with_messages_left_says_which_tables_lack_them(
@@ -163,7 +166,7 @@ def test_a_run_that_is_stopped_with_messages_left_says_which_tables_lack_them(
     with pytest.raises(TablesFailed, match="stopped before all messages had landed in first, sec"):
         stopped.run()
     TablesRun(tables, settings, open_spark=lambda *_: contextlib.nullcontext(spark)).run()
-    assert offsets(tables[0].path) == offsets(tables[1].path) == list(range(10))
+    assert offsets(path_of(tables[0])) == offsets(path_of(tables[1])) == list(range(10))
 
 
 def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
@@ -179,7 +182,7 @@ def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
     assert str(both.error).startswith("table bad gave up: the table in ")
     assert both.progress["bad"].state == "gave up"
     assert both.progress["good"].state == "ended"
-    assert offsets(good.path) == list(range(10))
+    assert offsets(path_of(good)) == list(range(10))
     found = failure_of(bad)
     assert found is not None
     assert found.gave_up
@@ -202,7 +205,7 @@ def test_an_available_now_table_is_tried_a_few_times_and_the_others_end_first(
     found = failure_of(bad)
     assert found is not None
     assert (found.attempts, found.gave_up) == (3, True)
-    assert offsets(good.path) == list(range(10))
+    assert offsets(path_of(good)) == list(range(10))
 
 
 def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Path) -> None:
@@ -213,8 +216,8 @@ def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Pa
     running = run([table], True)
     running.join()
     assert running.error is None
-    assert offsets(table.path) == [n for n in range(30) if n != 17]
-    (dead,) = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
+    assert offsets(path_of(table)) == [n for n in range(30) if n != 17]
+    (dead,) = DeltaTable(dead_letters_path_of(table)).to_pyarrow_table().to_pylist()
     assert (dead["offset"], dead["payload"], dead["kind"]) == (17, b"poison", "broken")
     assert dead["reason"].endswith(": RecursionError: too deep")
 
@@ -230,4 +233,4 @@ def test_an_error_in_a_worker_is_told_by_its_last_line_only(
     running = run([table], True)
     running.join()
     assert str(running.error) == "Spark ended the query: OSError: the descriptor is away"
-    assert not table.dead_letters_path.exists()
+    assert not dead_letters_path_of(table).exists()

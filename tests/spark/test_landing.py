@@ -24,6 +24,7 @@ from penstock.spark.jobs.settings import LandingSettings
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import wait_until
+from tests.support.places import path_of
 
 Land = Callable[[LandingSettings], Progress]
 
@@ -59,10 +60,10 @@ def test_messages_land_with_all_columns_partitioned_by_date(
     progress = land(settings)
 
     assert (progress.rows_landed, progress.offset, progress.lag) == (60, 60, 0)
-    assert landed(settings.table) == list(range(60))
-    delta = DeltaTable(settings.table)
+    assert landed(path_of(settings)) == list(range(60))
+    delta = DeltaTable(path_of(settings))
     assert delta.metadata().partition_columns == ["date"]
-    assert {path.name for path in settings.table.glob("date=*")} == {
+    assert {path.name for path in path_of(settings).glob("date=*")} == {
         "date=2023-11-14", "date=2023-11-15", "date=2023-11-16", "date=2023-11-17",
     }  # fmt: skip
     contents = read_contents(settings.table)
@@ -80,7 +81,7 @@ def test_a_lost_checkpoint_repeats_nothing(
     shutil.rmtree(settings.checkpoint_dir)
     log.append(5)
     assert land(settings).rows_landed == 5
-    assert landed(settings.table) == list(range(15))
+    assert landed(path_of(settings)) == list(range(15))
 
 
 @pytest.mark.torture("runs two jobs at once")
@@ -95,7 +96,7 @@ def test_two_jobs_on_one_table_land_each_message_once(
     with ThreadPoolExecutor() as pool:
         rows = [progress.rows_landed for progress in pool.map(land, jobs)]
     assert sum(rows) == 120
-    assert landed(settings.table) == list(range(120))
+    assert landed(path_of(settings)) == list(range(120))
 
 
 def test_a_second_job_with_the_same_checkpoint_is_refused(
@@ -113,7 +114,7 @@ def test_a_second_job_with_the_same_checkpoint_is_refused(
 
     Landing(settings, open_spark=open_spark).run()
     assert "another job is running with the checkpoint" in str(refused[0])
-    assert landed(settings.table) == [0]
+    assert landed(path_of(settings)) == [0]
 
 
 def test_a_table_whose_topics_match_nothing_is_passed_without_a_row(
@@ -125,7 +126,7 @@ def test_a_table_whose_topics_match_nothing_is_passed_without_a_row(
     assert read_landed_end(settings.table, log.epoch, "messages") == 10
     log.append(10, topics=("a", "b/1"))
     assert land(chosen).rows_landed == 5
-    assert landed(settings.table) == [11, 13, 15, 17, 19]
+    assert landed(path_of(settings)) == [11, 13, 15, 17, 19]
 
 
 def test_a_table_of_other_messages_is_refused(
@@ -146,9 +147,9 @@ def test_a_table_that_passed_messages_by_mistake_is_not_taken_for_others(
     corrected = replace(settings, topics=("plant/#",))
     with pytest.raises(ConfigError, match=r"holds .* topics plnt/#; land .* topics plant/# in"):
         land(corrected)
-    shutil.rmtree(settings.table)
+    shutil.rmtree(path_of(settings))
     assert land(corrected).rows_landed == 6
-    assert landed(settings.table) == list(range(6))
+    assert landed(path_of(settings)) == list(range(6))
 
 
 def test_a_log_of_another_epoch_is_added_to_the_table_when_the_user_says_where_it_begins(
@@ -172,7 +173,7 @@ def test_a_log_of_another_epoch_is_added_to_the_table_when_the_user_says_where_i
             land(replace(settings, starting_offsets=begin))
         finally:
             other.stop()
-    assert landed(settings.table) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
+    assert landed(path_of(settings)) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
 
 
 def test_a_job_that_accepts_losses_goes_on_with_another_log_as_a_new_table_does(
@@ -192,17 +193,17 @@ def test_a_job_that_accepts_losses_goes_on_with_another_log_as_a_new_table_does(
     with ThreadPoolExecutor() as pool:
         job = pool.submit(landing.run)
         try:
-            wait_until(lambda: _has_rows(settings.table), "the first rows")
+            wait_until(lambda: _has_rows(path_of(settings)), "the first rows")
             service.kill()
             restored.append(4)
             other.start()
-            wait_until(lambda: len(landed(settings.table)) == 14, "the rows of the other log")
+            wait_until(lambda: len(landed(path_of(settings))) == 14, "the rows of the other log")
         finally:
             landing.stop()
             job.result(60)
             other.stop()
             restored.close()
-    rows = DeltaTable(settings.table).to_pyarrow_table(columns=["epoch", "offset"]).to_pylist()
+    rows = DeltaTable(path_of(settings)).to_pyarrow_table(columns=["epoch", "offset"]).to_pylist()
     found = sorted((row["epoch"], row["offset"]) for row in rows)
     assert found == [(log.epoch, offset) for offset in range(10)] + [
         (restored.epoch, offset) for offset in range(4)
@@ -220,4 +221,4 @@ def test_messages_lost_to_retention_end_the_job_unless_the_user_accepts_it(
     with pytest.raises(OffsetOutOfRange, match="the offsets 10 to 19 were not read before"):
         land(settings)
     assert land(replace(settings, fail_on_data_loss=False)).rows_landed == 10
-    assert landed(settings.table) == [*range(10), *range(20, 30)]
+    assert landed(path_of(settings)) == [*range(10), *range(20, 30)]

@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 
 from examples.plant import averages
 from penstock.config.load import load_settings
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.spark.derived.derived_table import DerivedTable
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.table_selection import select_tables
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.fixtures import running_broker
+from tests.support.places import path_of
 from tests.support.raw_client import RawClient
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
@@ -107,14 +108,14 @@ def test_each_minute_and_each_silence_is_told_once(
         TablesRun(chosen, settings, lambda *_: None, lambda *_: contextlib.nullcontext(spark)).run()
 
     def rows(table: DerivedTable, *columns: str) -> list[tuple[object, ...]]:
-        found = DeltaTable(table.path).to_pyarrow_table().to_pylist()
+        found = DeltaTable(path_of(table)).to_pyarrow_table().to_pylist()
         return sorted(tuple(row[column] for column in columns) for row in found)
 
     publish(0, 75)
     if is_killed:
         run(minutes, silent)
-        forget_done(minutes.path / CHECKPOINT_NAME)
-        forget_done(silent.path / CHECKPOINT_NAME)
+        forget_done(path_of(minutes) / CHECKPOINT_NAME)
+        forget_done(path_of(silent) / CHECKPOINT_NAME)
     publish(75, 140)
     published_s = time.monotonic()
     wait_for("the silence", lambda: time.monotonic() > published_s + 2)
@@ -124,7 +125,7 @@ def test_each_minute_and_each_silence_is_told_once(
         for minute in range(2)
         for machine, mean in ((7, 29.0), (8, 30.0))
     ]
-    starts = DeltaTable(minutes.path).to_pyarrow_table()["window_start"].to_pylist()
+    starts = DeltaTable(path_of(minutes)).to_pyarrow_table()["window_start"].to_pylist()
     assert sorted(start.timestamp() for start in starts) == [row[0] for row in told]
     assert rows(minutes, "window_start", "machine", "readings", "mean") == [
         (start, *rest) for start, (_, *rest) in zip(sorted(starts), told, strict=True)

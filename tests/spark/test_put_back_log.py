@@ -28,6 +28,7 @@ from tests.support.broker import Broker
 from tests.support.commands import run
 from tests.support.fixtures import running_broker
 from tests.support.pipelines import server_of
+from tests.support.places import path_of
 from tests.support.raw_client import RawClient
 
 Row = tuple[str, int, str]
@@ -158,7 +159,7 @@ def test_a_table_gets_each_message_of_the_living_history_and_keeps_what_is_lost(
     def landed() -> list[str]:
         own = spark.newSession()
         Landing(settings, open_spark=lambda *_: nullcontext(own)).run()
-        rows = DeltaTable(settings.table).to_pyarrow_table(columns=["payload"])
+        rows = DeltaTable(path_of(settings)).to_pyarrow_table(columns=["payload"])
         return sorted(row["payload"].decode() for row in rows.to_pylist())
 
     messages = publish(broker, "old", 20)

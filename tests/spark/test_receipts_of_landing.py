@@ -20,6 +20,7 @@ from tests.spark.test_landing_process import Job
 from tests.spark.waiting import wait_until
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
+from tests.support.places import path_of
 from tests.support.process_tree import alive, descendants
 from tests.support.raw_client import NothingReceivedError, RawClient
 
@@ -112,7 +113,7 @@ def test_each_message_that_landed_has_a_receipt_whoever_was_killed(
     run(spark, settings)
 
     wait_until(lambda: receiver.take() == 150, "every receipt")
-    rows = DeltaTable(settings.table).to_pyarrow_table(columns=["payload", "offset"]).to_pylist()
+    rows = DeltaTable(path_of(settings)).to_pyarrow_table(columns=["payload", "offset"]).to_pylist()
     assert len(rows) == 150
     assert {row["payload"]: row["offset"] for row in rows} == receiver.offsets
     receiver.client.drop()
@@ -148,7 +149,7 @@ def test_a_table_lands_while_nobody_can_be_told_and_the_next_run_makes_up_for_it
         "the landed offset was not reported, so receipts are delayed: no stream service"
         in caplog.text
     )
-    assert DeltaTable(settings.table).to_pyarrow_table(columns=["offset"]).num_rows == 10
+    assert DeltaTable(path_of(settings)).to_pyarrow_table(columns=["offset"]).num_rows == 10
     assert receiver.client.settle() == []
 
     run(spark, settings)

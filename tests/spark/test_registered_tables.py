@@ -21,6 +21,7 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.test_declared_tables import offsets
 from tests.spark.test_isolated_tables import Begin, declared, failure_of, run
 from tests.spark.waiting import wait_until
+from tests.support.places import dead_letters_path_of, path_of
 from tests.support.schema_registry import schema_registry
 
 __all__ = ["run"]  # a fixture
@@ -76,8 +77,8 @@ def test_a_table_waits_for_its_registry_and_no_message_is_a_dead_letter(
         registry.fails_with = 0
         wait_until(lambda: running.progress["registered"].rows_landed == 10, "it lands")
         running.stop()
-    assert offsets(table.path) == list(range(10))
-    (dead,) = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
+    assert offsets(path_of(table)) == list(range(10))
+    (dead,) = DeltaTable(dead_letters_path_of(table)).to_pyarrow_table().to_pylist()
     assert (dead["offset"], "knows no schema with the id 77" in dead["reason"]) == (10, True)
 
 

@@ -17,6 +17,7 @@ from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.settings import LandingSettings
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.places import path_of
 
 Land = Callable[[LandingSettings], Progress]
 
@@ -54,7 +55,7 @@ def test_a_checkpoint_from_an_older_copy_loses_no_message(
     for _ in range(2):
         log.append(10)
         assert land(settings).lag == 0
-    assert landed(settings.table) == list(range(40))
+    assert landed(path_of(settings)) == list(range(40))
 
 
 def test_a_checkpoint_of_another_table_that_is_ahead_loses_no_message(
@@ -70,7 +71,7 @@ def test_a_checkpoint_of_another_table_that_is_ahead_loses_no_message(
     shutil.copytree(other.checkpoint_dir, settings.checkpoint_dir)
     log.append(10)
     assert land(settings).lag == 0
-    assert landed(settings.table) == list(range(30))
+    assert landed(path_of(settings)) == list(range(30))
 
 
 def test_a_table_without_rows_begins_where_it_once_began_whatever_becomes_of_its_checkpoint(
@@ -82,4 +83,4 @@ def test_a_table_without_rows_begins_where_it_once_began_whatever_becomes_of_its
     shutil.rmtree(settings.checkpoint_dir)
     log.append(10, topics=("b/1",))
     land(settings)
-    assert landed(settings.table) == list(range(10, 20))
+    assert landed(path_of(settings)) == list(range(10, 20))

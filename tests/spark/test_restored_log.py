@@ -29,6 +29,7 @@ from tests.support.broker import Broker
 from tests.support.commands import run
 from tests.support.fixtures import running_broker
 from tests.support.pipelines import server_of
+from tests.support.places import path_of, places_in
 from tests.support.raw_client import RawClient
 
 GOES_ON = re.compile(r"the log continues at offset (\d+), in the new epoch (\S+?):")
@@ -108,7 +109,9 @@ def test_a_backfill_after_a_restore_lands_no_message_twice(
 ) -> None:
     """The messages before it have their rows under another epoch."""
     definition = {"name": "texts", "topics": "plant/{line:int}", "decoder": "text"}
-    table = DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+    table = DeclaredTable(
+        TableDefinition.model_validate(definition), places_in(tmp_path / "tables")
+    )
     settings = RunSettings(server_of(broker), available_now=True)
 
     def land() -> None:
@@ -121,7 +124,7 @@ def test_a_backfill_after_a_restore_lands_no_message_twice(
     land()
     (filled,) = backfill(spark.newSession(), table, settings, 0, 5)
     assert (filled.span.start, filled.span.end, filled.rows) == (3, 5, 2)
-    assert payloads(table.path, "value") == ["a", "b", "c", "d", "e"]
+    assert payloads(path_of(table), "value") == ["a", "b", "c", "d", "e"]
     with pytest.raises(ConfigError, match="can be filled from offset 3 on"):
         backfill(spark.newSession(), table, settings, 0, 3)
 
@@ -132,11 +135,13 @@ def test_a_declared_table_that_was_behind_the_backup_gets_what_it_had_not(
 ) -> None:
     def tables_run(**given: str) -> Path:
         definition = {"name": "texts", "topics": "plant/{line:int}", "decoder": "text", **given}
-        table = DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+        table = DeclaredTable(
+            TableDefinition.model_validate(definition), places_in(tmp_path / "tables")
+        )
         settings = RunSettings(server_of(broker), available_now=True)
         opened = contextlib.nullcontext(spark)
         TablesRun([table], settings, open_spark=lambda *_: opened).run()
-        return table.path
+        return path_of(table)
 
     publish(broker, "a", "b")
     path = tables_run()

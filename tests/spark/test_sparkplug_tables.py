@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.config.derived import DerivedDefinition
-from penstock.config.table import TableDefinition
+from penstock.config.table import TableDefinition, Tables
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.jobs.backfill import backfill
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.ranges import TASK_OFFSETS_MIN
 from penstock.spark.table_selection import AnyTable
@@ -28,6 +28,7 @@ from penstock.sql.session import SqlSession
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.places import path_of, places_in
 from tests.unit.decoding.sparkplug_payloads import metric, payload
 
 NBIRTH = "spBv1.0/plant/NBIRTH/edge"
@@ -50,7 +51,7 @@ Run = Callable[..., None]
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeclaredTable:
-    return DeclaredTable(TableDefinition.model_validate(DEFINITION), tmp_path / "tables")
+    return DeclaredTable(TableDefinition.model_validate(DEFINITION), places_in(tmp_path / "tables"))
 
 
 @pytest.fixture
@@ -102,14 +103,14 @@ def test_types_come_from_births_across_jobs_retention_and_new_checkpoints(
     log.trim(2)
     publish(log, NDATA, BY_ALIAS)
     run(table)
-    shutil.rmtree(table.path / CHECKPOINT_NAME)
+    shutil.rmtree(path_of(table) / CHECKPOINT_NAME)
     publish(log, NBIRTH, UNSIGNED)
     publish(log, NDATA, BY_ALIAS)
     run(table)
     wanted = {0: 0, 1: -1, 2: UNKNOWN, 3: -1, 4: 0, 5: 2**32 - 1}
-    assert values(table.path) == wanted
+    assert values(path_of(table)) == wanted
     backfill(spark, table, settings, 2, 6)
-    assert values(table.path) == wanted
+    assert values(path_of(table)) == wanted
 
 
 def test_a_task_knows_the_births_in_the_ranges_of_others(
@@ -120,8 +121,8 @@ def test_a_task_knows_the_births_in_the_ranges_of_others(
     publish(log, NBIRTH, UNSIGNED)
     publish(log, NDATA, BY_ALIAS, TASK_OFFSETS_MIN + 100)
     run(table)
-    assert len(DeltaTable(table.path).file_uris()) == 2, "one of each task"
-    found = values(table.path)
+    assert len(DeltaTable(path_of(table)).file_uris()) == 2, "one of each task"
+    found = values(path_of(table))
     second = TASK_OFFSETS_MIN + 1
     assert {found[offset] for offset in range(1, second)} == {-1}
     assert {found[offset] for offset in range(second + 1, log.end)} == {2**32 - 1}
@@ -138,7 +139,7 @@ def test_derived_tables_and_queries_know_the_same_births(
     definition = DerivedDefinition.model_validate(
         {"name": "last", "source": "metrics", "kind": "last_known", "keys": ["node"], "group": ""}
     )
-    last = DerivedTable(definition, table.definition, tmp_path / "tables")
+    last = DerivedTable(definition, table.definition, places_in(tmp_path / "tables"))
     log.begin_run()
     publish(log, NBIRTH, SIGNED)
     run(table, last)
@@ -146,19 +147,19 @@ def test_derived_tables_and_queries_know_the_same_births(
     log.trim(1)
     publish(log, NDATA, BY_ALIAS)
     run(table, last)
-    assert values(table.path)[2] == -1
-    rows = DeltaTable(last.path).to_pyarrow_table().to_pylist()
+    assert values(path_of(table))[2] == -1
+    rows = DeltaTable(path_of(last)).to_pyarrow_table().to_pylist()
     assert [(row["name"], row["value_int"]) for row in rows] == [("m", -1)]
 
     parts = land_sample(table, client, 10)
     assert parts[ROWS].column("value_int").to_pylist() == [-1]
     assert parts[DEAD_LETTERS].num_rows == 0
 
-    def query(tables_dir: Path | None) -> list[tuple[str | None, ...]]:
+    def query(places: Tables | None) -> list[tuple[str | None, ...]]:
         connect = lambda: StreamClient(service.address, 0)  # noqa: E731
-        with SqlSession(connect, [table.definition], tables_dir=tables_dir) as session:
+        with SqlSession(connect, [table.definition], places=places) as session:
             (statement,) = session.statements("SELECT value_int FROM metrics")
             return list(statement.rows())
 
-    assert query(tmp_path / "tables") == [("-1",)]
+    assert query(Tables(dir=str(tmp_path / "tables"))) == [("-1",)]
     assert query(None) == [], "without the table's births it is not known, and no number is wrong"

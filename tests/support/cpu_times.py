@@ -16,13 +16,14 @@ import pytest
 
 _PROPERTY: Final = "cpu_s"
 _FILES_SHOWN: Final = 40
+_getrusage: Final = resource.getrusage  # which a test may replace while it runs
 
 _used_s: defaultdict[str, float] = defaultdict(float)
 
 
 def _cpu_s() -> float:
     """Return the processor time of this process and of its children that ended, in seconds."""
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    used = map(_getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 

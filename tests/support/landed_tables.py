@@ -18,6 +18,7 @@ from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.landed_table import ROWS, LandedTable, Outcome, PlannedBatch, Selection
+from tests.support.places import path_of
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -98,11 +99,11 @@ def read(kind: str, table: LandedTable) -> list[dict[str, Any]]:
     """The rows as the format's own reader sees them."""
     match kind:
         case "delta":
-            found = DeltaTable(table.path).to_pyarrow_table()
+            found = DeltaTable(path_of(table)).to_pyarrow_table()
         case "iceberg":
-            found = iceberg_at(table.path).scan().to_arrow()
+            found = iceberg_at(path_of(table)).scan().to_arrow()
         case _:
-            found = polars.read_parquet(f"{table.path}/**/*.parquet", hive_partitioning=True)
+            found = polars.read_parquet(f"{path_of(table)}/**/*.parquet", hive_partitioning=True)
             found = found.to_arrow()
     listed: list[dict[str, Any]] = found.to_pylist()
     return sorted(listed, key=lambda row: row["offset"])

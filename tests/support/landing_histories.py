@@ -27,13 +27,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from penstock.errors import EpochMismatch
 from penstock.spark.arrow_maps import ArrowFunction
 from penstock.spark.jobs.resuming import resume
 from penstock.spark.jobs.steps import EpochBegun, LandingSteps, begin
 from penstock.spark.parquet_files import NewFile
+from penstock.spark.plain_types import read_rows
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
@@ -160,7 +161,7 @@ class ModelMessages:
                 files += [NewFile(**file) for file in written.to_pylist()]
         return files
 
-    def without_rows_of(self, files: Sequence[Path], epoch: str, start: int) -> ModelMessages:
+    def without_rows_of(self, files: Sequence[Location], epoch: str, start: int) -> ModelMessages:
         present = {
             offset
             for path in files
@@ -448,6 +449,6 @@ class History:
             return
 
 
-def read_columns(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
-    found = pq.ParquetFile(path).read(list(columns))
+def read_columns(location: Location, *columns: str) -> Iterator[tuple[Any, ...]]:
+    found = read_rows(location, columns)
     return zip(*(found.column(name).to_pylist() for name in columns), strict=True)

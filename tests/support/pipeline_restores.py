@@ -19,10 +19,11 @@ from typing import Final, final
 
 from deltalake import DeltaTable
 
-from penstock.spark.jobs.settings import CHECKPOINT_NAME
+from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.pipelines import LogToTable, server_of
+from tests.support.places import path_of
 
 OLDER, DELETED, ANOTHER, DATA, SECOND = "older", "deleted", "another", "data", "second"
 RESTORES: Final = (OLDER, DELETED, ANOTHER, DATA, SECOND)
@@ -76,7 +77,7 @@ class Restores:
     def copy(self) -> None:
         """Copy what may be put back later; nothing is on its way to the broker."""
         place = self._directory / str(len(self._copies))
-        checkpoint = self._pipeline.table.path / CHECKPOINT_NAME
+        checkpoint = path_of(self._pipeline.table) / CHECKPOINT_NAME
         if checkpoint.is_dir():
             shutil.copytree(checkpoint, place / "job", dirs_exist_ok=True)
             self._copies.append(place / "job")
@@ -91,7 +92,7 @@ class Restores:
     def put_back(self, kind: str, draw: random.Random) -> None:
         """One of them, but for the second job, which its caller starts."""
         self.done[kind] += 1
-        checkpoint = self._pipeline.table.path / CHECKPOINT_NAME
+        checkpoint = path_of(self._pipeline.table) / CHECKPOINT_NAME
         if kind == DATA:
             assert self._data is not None
             self._broker.stop()
@@ -145,7 +146,7 @@ class Restores:
 
     def rows(self) -> Counter[tuple[str, int]]:
         """The rows of the table: publisher and number."""
-        found = DeltaTable(self._pipeline.table.path).to_pyarrow_table(
+        found = DeltaTable(path_of(self._pipeline.table)).to_pyarrow_table(
             columns=["publisher", "number"]
         )
         columns = (found.column(name).to_pylist() for name in ("publisher", "number"))

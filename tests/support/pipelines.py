@@ -21,6 +21,7 @@ from penstock.spark.tables.declared import DeclaredTable
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.pipeline_loads import Devices, Load, Rows, count
+from tests.support.places import path_of, places_in
 
 TABLE: Final = "readings"
 BATCHES_A_ROUND: Final = 4
@@ -105,7 +106,7 @@ class LogToTable:
         )
         decoder = {"kind": "json", "columns": {"number": {"type": "int", "path": "$"}}}
         definition = {"name": TABLE, "topics": _TOPICS, "decoder": decoder}
-        self.table = DeclaredTable(TableDefinition.model_validate(definition), tables)
+        self.table = DeclaredTable(TableDefinition.model_validate(definition), places_in(tables))
 
     def command(self, master: str, is_last: bool) -> list[str]:
         """``penstock tables run``."""
@@ -115,14 +116,14 @@ class LogToTable:
 
     def arrived(self) -> int:
         """Rows of the table."""
-        if not any((self.table.path / "_delta_log").glob("*.json")):
+        if not any((path_of(self.table) / "_delta_log").glob("*.json")):
             return 0
-        files = pa.table(DeltaTable(self.table.path).get_add_actions())
+        files = pa.table(DeltaTable(path_of(self.table)).get_add_actions())
         return sum(files.column("num_records").to_pylist())
 
     def outcome(self) -> Outcome:
         """What delta-rs finds in the table."""
-        found = DeltaTable(self.table.path).to_pyarrow_table(columns=["publisher", "number"])
+        found = DeltaTable(path_of(self.table)).to_pyarrow_table(columns=["publisher", "number"])
         columns = (found.column(name).to_pylist() for name in ("publisher", "number"))
         return compare(self.load.acknowledged, zip(*columns, strict=True))
 

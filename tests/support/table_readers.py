@@ -22,7 +22,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
+from penstock.spark.tables.declared import DeclaredTable
+from tests.support.places import path_of
 
 Reader = Callable[[], pa.Table]
 
@@ -49,15 +50,17 @@ def read_back(table: DeclaredTable, spark: SparkSession) -> pa.Table:
 def _readers(table: DeclaredTable, spark: SparkSession) -> dict[str, Reader]:
     match table.definition.format:
         case "delta":
-            delta = DeltaTable(table.path)
+            delta = DeltaTable(path_of(table))
             return {
                 "delta-rs": delta.to_pyarrow_table,
-                "Polars": lambda: polars.read_delta(str(table.path)).to_arrow(),
-                **_of_files(table.path, delta.file_uris(), spark),
+                "Polars": lambda: polars.read_delta(str(path_of(table))).to_arrow(),
+                **_of_files(path_of(table), delta.file_uris(), spark),
             }
         case "iceberg":
-            catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent / CATALOG_NAME}")
-            opened = catalog.load_table(("penstock", table.path.name))
+            catalog = SqlCatalog(
+                "penstock", uri=f"sqlite:///{Path(table.location.uri).parent / 'iceberg.db'}"
+            )
+            opened = catalog.load_table(("penstock", path_of(table).name))
             files = [task.file.file_path for task in opened.scan().plan_files()]
             return {
                 "pyiceberg": opened.scan().to_arrow,
@@ -67,14 +70,14 @@ def _readers(table: DeclaredTable, spark: SparkSession) -> dict[str, Reader]:
                 **_of_files(None, files, spark),
             }
         case _:
-            everything = f"{table.path}/**/*.parquet"
+            everything = f"{path_of(table)}/**/*.parquet"
             return {
                 "Polars": lambda: polars.read_parquet(
                     everything, hive_partitioning=True
                 ).to_arrow(),
                 "Arrow": lambda: _by_arrow(table),
                 "DuckDB": lambda: _by_duckdb(repr(everything)),
-                "Spark": lambda: spark.read.parquet(str(table.path)).toArrow(),
+                "Spark": lambda: spark.read.parquet(str(path_of(table))).toArrow(),
             }
 
 
@@ -91,9 +94,9 @@ def _by_arrow(table: DeclaredTable) -> pa.Table:
     """By names alone, as others do; the directory says the partition, the declaration its type."""
     keys = pa.schema([table.schema.field(name) for name in table.definition.partition_by])
     partitioning = ds.partitioning(keys, flavor="hive")
-    files = [str(path) for path in table.path.rglob("*.parquet") if path.name[0] not in "._"]
+    files = [str(path) for path in path_of(table).rglob("*.parquet") if path.name[0] not in "._"]
     return ds.dataset(
-        files, partitioning=partitioning, partition_base_dir=str(table.path)
+        files, partitioning=partitioning, partition_base_dir=str(path_of(table))
     ).to_table()
 
 

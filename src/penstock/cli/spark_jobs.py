@@ -51,6 +51,21 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all detail
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
 
+def table_place(text: str) -> str:
+    """Return the absolute path or the URL of a table, given on the command line.
+
+    Raises:
+        ConfigError: the text is a URL of another kind.
+    """
+    from penstock.config import values
+
+    try:
+        place = values.table_location(text)
+    except ValueError as error:
+        raise ConfigError(f"a table can be kept in {error}, not in {text}") from None
+    return place if "://" in place else str(Path(place).absolute())
+
+
 def local_directory(text: str) -> Path:
     """Return the path of a local directory, given on the command line as a path or a file: URL.
 
@@ -62,7 +77,7 @@ def local_directory(text: str) -> Path:
     try:
         return Path(values.local_directory(text))
     except ValueError as error:
-        raise ConfigError(f"a table must lie in {error}, not at {text}") from None
+        raise ConfigError(f"a job keeps its lock and output in {error}, not at {text}") from None
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def sql(
                 declared,
                 topics or (),
                 SqlLimits(memory * MIB),
-                tables_dir=Path(settings.tables.dir),
+                places=settings.tables,
             ) as session,
         ):
             if statement is None:

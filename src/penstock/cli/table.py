@@ -26,6 +26,7 @@ from penstock.cli.spark_jobs import (
     print_traceback_if,
     require_spark,
     stop_on_signals,
+    table_place,
 )
 from penstock.cli.stream_service import StreamCredentialOptions, StreamPlace
 from penstock.errors import ConfigError
@@ -38,9 +39,9 @@ SERVER_ANSWER_S_MAX: Final = 1.0
 app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and show a table.")
 
 TablePath = Annotated[
-    Path,
+    str,
     typer.Argument(
-        metavar="TABLE", parser=local_directory, help="Directory of the table, such as readings."
+        metavar="TABLE", parser=table_place, help="Directory or URL of the table, such as readings."
     ),
 ]
 StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]
@@ -118,7 +119,7 @@ def run(
         options["groupId"] = group
     checked = parse_options(options)
     settings = LandingSettings(
-        table=table.absolute(),
+        table=table,
         server=address,
         stream=stream,
         topics=parse_topics(topics),
@@ -155,21 +156,21 @@ def status(
         from penstock.spark.contents import open_landed, read_contents, read_landed_end
         from penstock.spark.tables.landed_table import ROWS
         from penstock.spark.tables.lost_rows import find_lost_rows
-    contents = read_contents(table.absolute())
+    contents = read_contents(table)
     service = place.reach(access)
-    landed, selection_of = open_landed(table.absolute())
+    landed, selection_of = open_landed(table)
     lost = find_lost_rows({ROWS: landed}, selection_of)
     epoch = contents.epoch
-    landed_end = None if epoch is None else read_landed_end(table.absolute(), epoch, stream)
+    landed_end = None if epoch is None else read_landed_end(table, epoch, stream)
     pairs = (
-        ("table", str(table)),
+        ("table", table),
         ("holds", contents.description),
         ("rows", f"{contents.rows:,}"),
         ("files", f"{contents.files:,}, {contents.size_bytes:,} bytes"),
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
         ("epoch", epoch or "-"),
         ("last offset", f"{landed_end - 1:,}" if landed_end else "-"),
-        ("lag", _lag_text(table.absolute(), service, stream)),
+        ("lag", _lag_text(table, service, stream)),
         *(("lost history", lost_line(one)) for one in lost),
     )
     print_pairs(pairs)
@@ -193,12 +194,12 @@ def show(
         from penstock.spark.tables.landed_table import ROWS
         from penstock.spark.tables.lost_rows import find_lost_rows
     if lost:
-        landed, selection_of = open_landed(table.absolute())
+        landed, selection_of = open_landed(table)
         for one in find_lost_rows({ROWS: landed}, selection_of):
             print_heading(lost_line(one))
             print_lost_rows(landed, one.span, rows, full=full)
         return
-    newest = newest_rows(table.absolute(), rows)
+    newest = newest_rows(table, rows)
     if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
         print_rows(newest, full=full)
         return
@@ -215,11 +216,11 @@ def vacuum(
     """Remove files of killed jobs, which belong to no version of the table."""
     with require_spark():
         from penstock.spark.contents import remove_orphans
-    names = remove_orphans(table.absolute(), older_than, remove=not dry_run)
+    names = remove_orphans(table, older_than, remove=not dry_run)
     print_removed(names, dry_run=dry_run)
 
 
-def _lag_text(table: Path, service: tuple[str, Credentials], stream: str) -> str:
+def _lag_text(table: str, service: tuple[str, Credentials], stream: str) -> str:
     from penstock.errors import PenstockError
     from penstock.spark.contents import read_landed_end
     from penstock.stream.client import StreamClient

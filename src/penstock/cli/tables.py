@@ -129,12 +129,11 @@ def status(
     """Show the content of the tables, and how far they are behind the log."""
     tables, (address, credentials) = _select_tables(config, names, server, access)
     with require_spark():
-        from penstock.spark.jobs.settings import CHECKPOINT_NAME
         from penstock.spark.tables.status import table_status
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
-            state = table_status(table, client, table.path / CHECKPOINT_NAME)
+            state = table_status(table, client, table.job_dir)
             print_heading(table.name)
             print_pairs(_status_pairs(table, state), indent=2)
 
@@ -202,14 +201,14 @@ def backfill(
     with require_spark():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.jobs.backfill import backfill as fill
-        from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME
+        from penstock.spark.jobs.settings import LOG_NAME
         from penstock.spark.jobs.tables import RunSettings
         from penstock.spark.session import LOCAL_MASTER, local_spark
 
     if isinstance(table, DerivedTable):
         raise ConfigError(
-            f"table {name} is derived, and has no ranges to replace: remove {table.path} and run"
-            " it again, to compute it anew from what is in the log"
+            f"table {name} is derived, and has no ranges to replace: remove {table.location} and"
+            " run it again, to compute it anew from what is in the log"
         )
     settings = RunSettings(
         server=address,
@@ -218,7 +217,7 @@ def backfill(
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,
     )
-    log = table.path / CHECKPOINT_NAME / LOG_NAME
+    log = table.job_dir / LOG_NAME
     title = f"penstock tables backfill {name}"
     with print_traceback_if(verbose), local_spark(title, settings.master, log) as spark:
         for filled in fill(spark, table, settings, *limits, restores_erased=restore_deleted):

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from penstock.config.group import SettingsGroup
 from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
-from penstock.config.values import GroupName, LocalDirectory, TableName
+from penstock.config.values import GroupName, TableLocation, TableName
 
 DerivedKind = Literal["windowed", "last_known", "sessions", "silent"]
 Function = Literal["count", "min", "max", "mean", "sum", "first", "last"]
@@ -121,8 +121,8 @@ class DerivedDefinition(SettingsGroup):
     """Take only messages that were published to be retained; one without payload removes the
     row."""
 
-    path: LocalDirectory = ""
-    """Directory of the table; empty for its name below tables.dir."""
+    path: TableLocation = ""
+    """Directory of the table, or a URL as in tables.dir; empty for its name below tables.dir."""
 
     format: Literal["delta", "iceberg", "parquet"] = "delta"
     """delta, iceberg or parquet, as for declared tables; last_known is delta."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from penstock.config.decoder import DecoderDefinition
 from penstock.config.derived import DerivedDefinition
 from penstock.config.group import SettingsGroup
+from penstock.config.object_store import ObjectStoreSettings
 from penstock.config.topic_pattern import TopicPatternText
 from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
 from penstock.config.values import (
@@ -16,6 +17,7 @@ from penstock.config.values import (
     GroupName,
     LocalDirectory,
     StreamName,
+    TableLocation,
     TableName,
 )
 from penstock.engine.values.change_effects import TABLE_JOBS, takes_effect
@@ -63,12 +65,12 @@ class TableDefinition(SettingsGroup):
     stream: StreamName = "messages"
     """The stream from which the messages are read, see stream.streams."""
 
-    path: LocalDirectory = ""
-    """Directory of the table; empty for its name below tables.dir. Messages that do not become rows
-    go to a table beside it whose name ends in _dead_letters."""
+    path: TableLocation = ""
+    """Directory of the table, or a URL as in tables.dir; empty for its name below tables.dir.
+    Messages that do not become rows go to a table beside it whose name ends in _dead_letters."""
 
     format: Literal["delta", "iceberg", "parquet"] = "delta"
-    """delta, iceberg (with a catalog in tables.dir/iceberg.db), or parquet: a plain directory."""
+    """delta, iceberg (with the catalog of tables.iceberg), or parquet: a plain directory."""
 
     metadata: tuple[Metadata, ...] = ("received_at", "topic")
     """Columns of a message beside its epoch and offset: any of received_at, topic, client_id, qos
@@ -145,20 +147,33 @@ class IcebergNames(SettingsGroup):
     """The catalog and namespace of tables of format iceberg."""
 
     catalog: CatalogName = "penstock"
-    """Name of the catalog in tables.dir/iceberg.db, under which pyiceberg and other programs open
-    it."""
+    """Name of the catalog, under which pyiceberg and other programs open it."""
 
     namespace: CatalogName = "penstock"
     """Namespace of the tables in the catalog, such as bronze."""
+
+    properties: dict[str, str] = Field(default={}, max_length=100)
+    """Properties by which pyiceberg opens the catalog, such as { type = "rest", uri =
+    "https://catalog.plant" }. Empty for a SQLite file, tables.dir/iceberg.db, where tables.dir is a
+    directory. Secrets belong into its own file (~/.pyiceberg.yaml) or environment
+    (PYICEBERG_CATALOG__NAME__CREDENTIAL)."""
 
 
 @takes_effect(TABLE_JOBS)
 class Tables(SettingsGroup):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
-    dir: LocalDirectory = "tables"
-    """Directory of tables without a path of their own; a relative path starts at the working
-    directory of the command, not at this file."""
+    dir: TableLocation = "tables"
+    """Directory of tables without a path of their own, or a URL (s3://BUCKET/PATH, gs://…,
+    abfss://…); a relative path starts at the working directory of the command, not at this file."""
+
+    jobs_dir: LocalDirectory = ""
+    """Directory of this machine for the jobs' locks, output and checkpoints, below the names of the
+    tables. Empty for _checkpoint in each table's directory, and for table-jobs where that is no
+    directory of this machine."""
+
+    object_store: ObjectStoreSettings = ObjectStoreSettings()
+    """How tables in object stores are reached."""
 
     iceberg: IcebergNames = IcebergNames()
     """Names in the Iceberg catalog."""

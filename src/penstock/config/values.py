@@ -29,6 +29,14 @@ from penstock.engine.values.topics import (
 _FILE_MODE: Final = re.compile(r"[0-7]{3}")
 _HTTP_PATH: Final = re.compile(r"/[!-~]{0,1023}")
 _LOCATION: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_OBJECT_STORES: Final = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "abfss": "abfss",
+    "abfs": "abfss",
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -176,9 +184,34 @@ def local_directory(value: str) -> str:
     if found.scheme != "file" or found.netloc not in ("", "localhost"):
         raise ValueError(
             "a directory of a file system of this machine; object stores and other servers cannot"
-            " take it yet"
+            " take it"
         )
     return unquote(found.path)
+
+
+def table_location(value: str) -> str:
+    """Return the directory of tables: a path, or the URL of a place in an object store.
+
+    Raises:
+        ValueError: the value is a URL of another kind, or lacks a bucket.
+    """
+    if _LOCATION.match(value) is None:
+        return value
+    found = urlsplit(value)
+    if found.scheme == "file":
+        return local_directory(value)
+    scheme = _OBJECT_STORES.get(found.scheme)
+    if scheme is None or not found.netloc:
+        raise ValueError(
+            "a path, or a URL such as s3://BUCKET/PATH, gs://BUCKET/PATH or"
+            " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+        )
+    has_login = found.password or (found.username and scheme != "abfss")
+    if has_login or found.query or found.fragment:
+        raise ValueError(
+            "a URL without keys and parameters, for which there is tables.object_store"
+        )
+    return f"{scheme}://{found.netloc}{found.path.rstrip('/')}"
 
 
 BindAddress = Annotated[Address, BeforeValidator(_parsed_address), PlainSerializer(str)]
@@ -190,6 +223,7 @@ ListenAddress = Annotated[
 ]
 Network = Annotated[str, AfterValidator(_checked_network)]
 LocalDirectory = Annotated[str, AfterValidator(local_directory)]
+TableLocation = Annotated[str, AfterValidator(table_location)]
 LocalPath = Annotated[Path, AfterValidator(_checked_local_path)]
 FileMode = Annotated[str, AfterValidator(_checked_file_mode)]
 HttpPath = Annotated[str, AfterValidator(_checked_http_path)]

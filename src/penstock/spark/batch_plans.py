@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from penstock.errors import ConfigError
 from penstock.spark.initial_offsets import open_location
-from penstock.spark.parquet_files import sync
+from penstock.spark.storage.local import sync
 from penstock.telemetry.logs import get_logger
 
 PLAN_CHARACTERS: Final = 32

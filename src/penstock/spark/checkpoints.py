@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from penstock.errors import ConfigError
 from penstock.spark.offsets import Position
-from penstock.spark.parquet_files import sync
+from penstock.spark.storage.local import sync
 from penstock.spark.topics import selection_text
 
 _METADATA_LINE: Final = 1

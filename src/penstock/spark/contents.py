@@ -10,22 +10,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
+from penstock.spark.file_rows import rows_of_files
 from penstock.spark.plain_types import read_rows
+from penstock.spark.storage.local import LocalLocation
+from penstock.spark.storage.location import Location
+from penstock.spark.storage.opening import PathOrUrl, location_of
 from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import (
     DeltaMessageTable,
+    checked_location,
     contents_of,
     epochs_of,
-    table_directory,
+    open_delta,
     vacuum,
 )
+from penstock.spark.tables.delta_log import LOG_DIRECTORY
 from penstock.spark.tables.landed_table import Contents, Selection, TableError
 
 if TYPE_CHECKING:
@@ -41,21 +46,22 @@ ORPHAN_AGE_H_MIN: Final = 24
 """Hours: younger files may belong to a batch that is being written, and are not removed."""
 
 
-def read_contents(path: Path) -> Contents:
-    """Return the contents of the table in `path`.
+def read_contents(table: PathOrUrl) -> Contents:
+    """Return the contents of the table in `table`.
 
     Raises:
         ConfigError: there is no table.
         TableError: the table cannot be read.
     """
-    return contents_of(_open(path), path)
+    location = location_of(table)
+    return contents_of(_open(location), location)
 
 
-def read_landed_end(path: Path, epoch: str, stream: str) -> int | None:
-    """Return the offset after the last message that has landed in the table in `path`.
+def read_landed_end(table: PathOrUrl, epoch: str, stream: str) -> int | None:
+    """Return the offset after the last message that has landed in the table in `table`.
 
     Args:
-        path: the table.
+        table: the path or URL of the table.
         epoch: the epoch of the log.
         stream: the stream that lands in the table.
 
@@ -66,27 +72,28 @@ def read_landed_end(path: Path, epoch: str, stream: str) -> int | None:
         ConfigError: there is no table.
         TableError: the table cannot be read.
     """
-    delta = _open(path)
+    delta = _open(location_of(table))
     selection = Selection(epoch, stream, tuple(_selected(delta)[1].split(",")))
     return delta.transaction_version(selection.transaction_id)
 
 
-def open_landed(path: Path) -> tuple[DeltaMessageTable, SelectionOf]:
-    """Return the table in `path`, and a function for the selection of its messages in an epoch.
+def open_landed(table: PathOrUrl) -> tuple[DeltaMessageTable, SelectionOf]:
+    """Return the table in `table`, and a function for the selection of its messages in an epoch.
 
     Raises:
         ConfigError: there is no table.
         TableError: the table cannot be read.
     """
-    delta = _open(path)
+    location = location_of(table)
+    delta = _open(location)
     schema = pa.schema(delta.schema().to_arrow())
-    table = DeltaMessageTable(path, schema, tuple(delta.metadata().partition_columns))
+    opened = DeltaMessageTable(location, schema, tuple(delta.metadata().partition_columns))
     stream, topics = _selected(delta)
-    return table, lambda epoch: Selection(epoch, stream, tuple(topics.split(",")))
+    return opened, lambda epoch: Selection(epoch, stream, tuple(topics.split(",")))
 
 
-def newest_rows(path: Path, count: int) -> pa.Table:
-    """Return the last `count` rows of the table in `path`, the newest first.
+def newest_rows(table: PathOrUrl, count: int) -> pa.Table:
+    """Return the last `count` rows of the table in `table`, the newest first.
 
     Those of the epoch that the table received last are newer than others, whatever its name.
 
@@ -94,7 +101,8 @@ def newest_rows(path: Path, count: int) -> pa.Table:
         ConfigError: there is no table, or no messages land in it.
         TableError: the table cannot be read.
     """
-    delta = _open(path)
+    location = location_of(table)
+    delta = _open(location)
     schema = pa.schema(delta.schema().to_arrow())
     places = {epoch: place for place, epoch in enumerate(epochs_of(delta))}
 
@@ -110,7 +118,7 @@ def newest_rows(path: Path, count: int) -> pa.Table:
             oldest = found.slice(count - 1, 1).select([_PLACE, "offset"]).to_pylist()[0]
             if newest(file) < (oldest[_PLACE], oldest["offset"]):
                 break  # this file and all further ones have older messages only
-        rows = read_rows(path / file["path"])
+        rows = read_rows(location / file["path"])
         for name, value in _partition(file).items():
             column = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
             rows = rows.append_column(name, column)
@@ -122,8 +130,8 @@ def newest_rows(path: Path, count: int) -> pa.Table:
     return found.slice(0, count).drop_columns(_PLACE)
 
 
-def read_table(spark: SparkSession, path: Path) -> DataFrame:
-    """Return the present rows of the table in `path` as a DataFrame, without a Delta extension.
+def read_table(spark: SparkSession, table: PathOrUrl) -> DataFrame:
+    """Return the present rows of the table in `table` as a DataFrame, without a Delta extension.
 
     The DataFrame reads the present files of the table: rows that land later are not in it.
 
@@ -135,37 +143,39 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
     from pyspark.sql.functions import lit
     from pyspark.sql.types import DateType, StructType
 
-    delta = _open(path)
+    location = location_of(table)
+    delta = _open(location)
     schema = StructType.fromJson(json.loads(delta.schema().to_json()))
-    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition values, which the log has
+    parts: dict[tuple[Any, ...], list[Location]] = {}  # by partition values, which the log has
     names: list[str] = []
     for file in _files(delta):
         partition = _partition(file)
         names = list(partition)
-        parts.setdefault(tuple(partition.values()), []).append(str(path.absolute() / file["path"]))
+        parts.setdefault(tuple(partition.values()), []).append(location / file["path"])
     if not parts:
-        raise ConfigError(f"the table in {path} has no rows yet")
-    if all(
-        isinstance(schema[name].dataType, DateType) for name in names
-    ):  # Spark reads dates from directory names
-        whole = spark.read.schema(schema).option("basePath", str(path.absolute()))
-        files = [file for group in parts.values() for file in group]
+        raise ConfigError(f"the table in {location} has no rows yet")
+    has_dates = all(isinstance(schema[name].dataType, DateType) for name in names)
+    if has_dates and isinstance(location, LocalLocation):  # Spark reads them from the directories
+        whole = spark.read.schema(schema).option("basePath", location.uri)
+        files = [str(file) for group in parts.values() for file in group]
         return whole.parquet(*files).select(*schema.names)
     in_files = StructType([field for field in schema if field.name not in names])
     frames = []
-    for values, files in parts.items():
-        frame = spark.read.schema(in_files).parquet(*files)
+    for values, group in parts.items():
+        frame = rows_of_files(spark, group, in_files)
         for name, value in zip(names, values, strict=True):
             frame = frame.withColumn(name, lit(value).cast(schema[name].dataType))
         frames.append(frame.select(*schema.names))
     return reduce(DataFrame.unionAll, frames)
 
 
-def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: bool) -> list[str]:
-    """Remove files below `path` that belong to no version of the table; return their names.
+def remove_orphans(
+    table: PathOrUrl, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: bool
+) -> list[str]:
+    """Remove files below `table` that belong to no version of the table; return their names.
 
     Args:
-        path: the table's directory.
+        table: the path or URL of the table.
         older_than_h: the least age of the files, in hours. A batch that is being written has files
             that no commit names yet: 0 is safe only while no job runs.
         remove: False to return the names without removing the files.
@@ -174,7 +184,8 @@ def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: 
         ConfigError: there is no table.
         TableError: the table cannot be read, or a file cannot be removed.
     """
-    return vacuum(_open(path), older_than_h, remove=remove)
+    location = location_of(table)
+    return vacuum(_open(location), location, older_than_h, remove=remove)
 
 
 def _selected(delta: DeltaTable) -> tuple[str, str]:
@@ -184,15 +195,15 @@ def _selected(delta: DeltaTable) -> tuple[str, str]:
     return stream.rpartition(" ")[2], topics.partition(", as ")[0]
 
 
-def _open(path: Path) -> DeltaTable:
+def _open(location: Location) -> DeltaTable:
     """Open the table; raise ConfigError if there is none, TableError if it cannot be read."""
-    table_directory(path)
-    if not (path / "_delta_log").is_dir():
-        raise ConfigError(f"there is no table in {path}")
+    checked_location(location)
+    if not (location / LOG_DIRECTORY).has_files():
+        raise ConfigError(f"there is no table in {location}")
     try:
-        return DeltaTable(path)
+        return open_delta(location)
     except Exception as error:  # deltalake raises OSError, DeltaError and others
-        raise TableError(f"the table in {path} cannot be read: {error}") from error
+        raise TableError(f"the table in {location} cannot be read: {error}") from error
 
 
 def _partition(file: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Writes Parquet files in executors; the files belong to no table until the driver commits them.
 
-    rows of one task ──▶ a file for each partition ──fsync──▶ a `NewFile` for each ──▶ driver
+    rows of one task ──▶ a file for each partition ──durable──▶ a `NewFile` for each ──▶ driver
 
 One pass may fill several tables: a *split* assigns the rows of a batch of messages to them.
 
@@ -8,15 +8,14 @@ Every attempt writes under new names, so that an attempt that is repeated, or th
 time as its successor, never writes to a file of a table. The files of a lost attempt are orphans:
 they are never read, and `penstock table vacuum` removes them by age.
 
-The files and their directories are synced before the driver gets their names: a table must not name
-a file that a power cut can remove.
+The files are durable before the driver gets their names (`penstock.spark.storage`): a table must
+not name a file that a power cut can remove.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import time
 import urllib.parse
@@ -25,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,6 +38,7 @@ from penstock.spark.partition_fields import (
     parse_partition,
     too_many_partitions,
 )
+from penstock.spark.storage.location import Location
 
 ROW_GROUP_ROWS_MAX: Final = 131_072
 """Rows that are buffered before they are written as one row group."""
@@ -83,7 +82,7 @@ class Layout:
     """The layout of a table's rows in files.
 
     Attributes:
-        directory: absolute path of the table, the same on every executor.
+        location: the directory of the table, the same on every executor.
         schema: the columns of the table.
         partition_by: names of columns, and of transforms of columns, that have one value in each
             file.
@@ -94,7 +93,7 @@ class Layout:
         partitions_max: the most partitions in which one commit may have files.
     """
 
-    directory: str
+    location: Location
     schema: pa.Schema
     partition_by: tuple[str, ...]
     keeps_partition_columns: bool = False
@@ -111,7 +110,7 @@ class Layout:
     def check_partitions(self, count: int) -> None:
         """Raise ConfigError if one commit has files in more partitions than `partitions_max`."""
         if count > self.partitions_max:
-            raise too_many_partitions(self.directory, self.partition_by, self.partitions_max)
+            raise too_many_partitions(self.location, self.partition_by, self.partitions_max)
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -223,11 +222,15 @@ def write_files(
         ConfigError: a table would get files in too many partitions.
     """
     writers = {name: _TableWriter(name, layout, prefix) for name, layout in layouts.items()}
-    for part in parts:
-        for name, rows in part.items():
-            yield from writers[name].add(rows.cast(layouts[name].schema))
-    for writer in writers.values():
-        yield from writer.finish()
+    try:
+        for part in parts:
+            for name, rows in part.items():
+                yield from writers[name].add(rows.cast(layouts[name].schema))
+        for writer in writers.values():
+            yield from writer.finish()
+    finally:
+        for writer in writers.values():
+            writer.discard()
 
 
 def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
@@ -265,8 +268,13 @@ class _TableWriter:
 
     def finish(self) -> Iterator[NewFile]:
         """Finish and yield the open files."""
+        while self._open_files:
+            yield self._open_files.pop(next(iter(self._open_files))).finish()
+
+    def discard(self) -> None:
+        """Forget the files that are open: their task failed."""
         for file in self._open_files.values():
-            yield file.finish()
+            file.discard()
 
 
 def _partition_rows(
@@ -295,13 +303,12 @@ class _PartitionFile:
         self, name: str, layout: Layout, values: tuple[str | None, ...], prefix: str
     ) -> None:
         self._name = name
-        self._table = Path(layout.directory)
         self._schema = layout.file_schema
         self._values = dict(zip(layout.partition_by, values, strict=True))
         self._path = layout.new_path(self._values, prefix)
-        (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = (layout.location / self._path).open_output()
         self._writer = pq.ParquetWriter(
-            self._table / self._path,
+            self._file,
             self._schema,
             compression="zstd",
             **column_encodings(self._schema),
@@ -320,20 +327,16 @@ class _PartitionFile:
             self._write_group()
 
     def finish(self) -> NewFile:
-        """Close and sync the file, and return it."""
+        """Close the file, so that it is durable, and return it."""
         self._write_group()
         self._writer.close()
-        path = self._table / self._path
-        sync(path)
-        for directory in path.parents:
-            sync(directory)
-            if directory == self._table:
-                break
+        size_bytes = self._file.tell()
+        self._file.close()
         first, last = self._stats.span("offset")
         return NewFile(
             table=self._name,
             path=self._path,
-            size_bytes=path.stat().st_size,
+            size_bytes=size_bytes,
             partition=json.dumps(self._values),
             modified_at_ms=time.time_ns() // 1_000_000,
             rows=self._stats.rows,
@@ -341,6 +344,12 @@ class _PartitionFile:
             last_offset=last,
             stats=self._stats.to_json(),
         )
+
+    def discard(self) -> None:
+        """Forget the file."""
+        with suppress(OSError):  # the end of the file, which the disk may refuse as the rest
+            self._writer.close()
+        self._file.discard()
 
     def _write_group(self) -> None:
         if not self._buffer:
@@ -419,30 +428,3 @@ def _stats_value(value: Any) -> int | str:
         return value.isoformat()
     assert isinstance(value, (int, str))
     return value
-
-
-def sync(path: Path) -> None:
-    """Sync a file, or the names in a directory, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def touch(path: Path) -> None:
-    """Set a file's time of modification to now, if the file exists.
-
-    It is called before the file is replaced, because orphans are removed by their age since then.
-    """
-    with suppress(FileNotFoundError):
-        os.utime(path)
-
-
-def remove_old_files(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
-    """Return the names of files of at least this age in hours; with ``remove`` also remove them."""
-    newest_s = time.time() - older_than_h * 3600
-    old = [file for file in files if file.stat().st_mtime <= newest_s]
-    for file in old if remove else []:
-        file.unlink()
-    return [str(file) for file in old]

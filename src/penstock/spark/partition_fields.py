@@ -110,7 +110,7 @@ class PartitionField:
 
 
 def too_many_partitions(
-    directory: str, partition_by: Sequence[str], partitions_max: int
+    directory: object, partition_by: Sequence[str], partitions_max: int
 ) -> ConfigError:
     """Return the error for a commit that would have files in too many partitions."""
     return ConfigError(

@@ -8,10 +8,11 @@ few of Arrow's functions take all of these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from penstock.spark.storage.location import Location
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -42,9 +43,9 @@ def plain_rows(rows: pa.Table) -> pa.Table:
     return rows.replace_schema_metadata() if schema == rows.schema else rows.cast(schema)
 
 
-def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_rows(location: Location, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a Parquet file of any writer in plain types: all or these columns."""
-    with pq.ParquetFile(path) as file:
+    with location.open_input() as content, pq.ParquetFile(content) as file:
         return plain_rows(file.read(columns))
 
 

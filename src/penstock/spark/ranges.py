@@ -13,7 +13,6 @@ always gives the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -21,11 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from penstock.spark.arrow_maps import ArrowFunction, map_in_arrow
+from penstock.spark.file_rows import rows_of_files
 from penstock.spark.offsets import SINGLE_SERVER, LogPosition
 from penstock.spark.options import parse_options
 from penstock.spark.parquet_files import FILES_DDL, NewFile
-from penstock.spark.schema import SPARK_SCHEMA
+from penstock.spark.schema import POSITION_SCHEMA, SPARK_SCHEMA
 from penstock.spark.source import Range, RangeReader
+from penstock.spark.storage.location import Location
 from penstock.store.mark import NO_MARK, Mark
 from penstock.stream.client import StreamOffsets
 from penstock.stream.rows import STREAM_SCHEMA
@@ -102,9 +103,9 @@ class MessageRanges:
         """Run `writer` over the messages, and return the files that it has written."""
         return _collect_files(self.map_in_arrow(writer, FILES_DDL))
 
-    def without_rows_of(self, files: Sequence[Path], epoch: str, start: int) -> WritableFrame:
+    def without_rows_of(self, files: Sequence[Location], epoch: str, start: int) -> WritableFrame:
         """Return the messages without those from offset `start` on of which `files` have a row."""
-        rows = self._spark.read.schema("epoch string, offset long").parquet(*map(str, files))
+        rows = rows_of_files(self._spark, files, POSITION_SCHEMA)
         is_in_question = (col("epoch") == lit(epoch)) & (col("offset") >= lit(start))
         return self.without(rows.where(is_in_question).select("offset"))
 

@@ -55,6 +55,9 @@ SPARK_SCHEMA: Final = StructType(
 )
 """The columns of `spark.read.format("penstock")`, in order."""
 
+POSITION_SCHEMA: Final = StructType(SPARK_SCHEMA.fields[:2])
+"""The columns by which a row is found in the log: epoch and offset."""
+
 
 _LEVEL_TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.string(): StringType(),

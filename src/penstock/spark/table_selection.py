@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 from penstock.spark.derived.derived_table import DerivedTable
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.places import TablePlaces
 
 AnyTable = DeclaredTable | DerivedTable
 
@@ -30,29 +31,28 @@ def select_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
     for name in names:
         if name not in all_names:
             raise ConfigError(f"there is no table {name!r}; declared are {', '.join(all_names)}")
-    tables_dir = Path(settings.tables.dir)
-    locations = tables_dir, settings.tables.iceberg
+    places = TablePlaces.of(settings.tables)
     tables: dict[str, AnyTable] = {
-        name: DeclaredTable(declared[name], *locations)
+        name: DeclaredTable(declared[name], places)
         if name in declared
-        else DerivedTable(derived[name], declared[derived[name].source], *locations)
+        else DerivedTable(derived[name], declared[derived[name].source], places)
         for name in all_names
     }
     _check_paths(list(tables.values()))
     return [tables[name] for name in names or all_names]
 
 
-def _paths(table: AnyTable) -> list[Path]:
+def _locations(table: AnyTable) -> list[Location]:
     """Return the directories to which a table writes."""
-    dead = [table.dead_letters_path] if isinstance(table, DeclaredTable) else []
-    return [table.path, *dead]
+    dead = [table.dead_letters_location] if isinstance(table, DeclaredTable) else []
+    return [table.location, *dead]
 
 
 def _check_paths(tables: Sequence[AnyTable]) -> None:
     """Raise ConfigError if two tables would write to one directory or have one catalog name."""
-    owners: dict[Path | str, str] = {}
+    owners: dict[str, str] = {}
 
-    def claim(target: Path | str, name: str) -> None:
+    def claim(target: str, name: str) -> None:
         other = owners.setdefault(target, name)
         if other != name:
             raise ConfigError(
@@ -61,15 +61,20 @@ def _check_paths(tables: Sequence[AnyTable]) -> None:
             )
 
     for table in tables:
-        for path in _paths(table):
-            claim(path, table.name)
+        for location in _locations(table):
+            claim(location.uri, table.name)
             if table.definition.format == "iceberg":
-                claim(f"{path.name} in the Iceberg catalog", table.name)
+                claim(f"{location.name} in the Iceberg catalog", table.name)
     for table in tables:
-        for path in _paths(table):
-            for parent in path.parents:
+        for location in _locations(table):
+            for parent in _directories_above(location.uri):
                 if parent in owners:
                     raise ConfigError(
                         f"the table {table.name} would be inside that of {owners[parent]}, in"
                         f" {parent}: give one of them another path"
                     )
+
+
+def _directories_above(uri: str) -> Iterator[str]:
+    while uri := uri.rpartition("/")[0]:
+        yield uri

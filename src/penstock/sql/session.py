@@ -20,7 +20,8 @@ from typing import Final, Self
 import duckdb
 import pyarrow as pa
 
-from penstock.config.table import TableDefinition
+from penstock.config.table import TableDefinition, Tables
+from penstock.config.table_places import births_dir, table_place
 from penstock.errors import PenstockError
 from penstock.sql.declared_rows import DeclaredRows
 from penstock.sql.log_dataset import Connect, LogDataset, Scans, Source
@@ -90,7 +91,7 @@ class SqlSession:
             all.
         limits: limits of memory and disk.
         pushes: whether the log applies filters; without, each scan reads the whole stream.
-        tables_dir: the default directory of tables, where births of Sparkplug nodes may be kept;
+        places: the settings of tables, for where births of Sparkplug nodes may be kept;
             None for those in the log alone.
 
     Attributes:
@@ -111,9 +112,9 @@ class SqlSession:
         limits: SqlLimits = SqlLimits(),
         *,
         pushes: bool = True,
-        tables_dir: Path | None = None,
+        places: Tables | None = None,
     ) -> None:
-        self._tables_dir = tables_dir
+        self._places = places
         self.scans = Scans()
         self.views: dict[str, View] = {}
         self._spill_directory = tempfile.TemporaryDirectory(prefix="penstock-sql-")
@@ -195,13 +196,19 @@ class SqlSession:
             self._register(View(name, f"the log: {', '.join(filters)}", dataset.schema), dataset)
         for table in tables:
             name = table.name if table.name not in self.views else f"{table.name}_rows"
-            directory = self._tables_dir and Path(table.path or self._tables_dir / table.name)
+            directory = self._births_dir(table)
             declared = DeclaredRows(table, directory)
             table_filters = replace(base_filters, topics=(declared.topic_filter,))
             source = Source(name, table.stream, connect, table_filters, pushes)
             dataset = LogDataset(source, self.scans, declared)
             about = f"the declared table {table.name}: {table.topics}"
             self._register(View(name, about, dataset.schema), dataset)
+
+    def _births_dir(self, table: TableDefinition) -> Path | None:
+        if self._places is None:
+            return None
+        place = table_place(self._places.dir, table.name, table.path)
+        return births_dir(place, self._places.jobs_dir)
 
     def _register(self, view: View, dataset: LogDataset) -> None:
         self.views[view.name] = view

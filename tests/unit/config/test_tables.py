@@ -47,18 +47,49 @@ def test_a_mistake_in_a_declaration_is_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "place", ["s3://lake/tables", "s3a://lake", "abfss://c@a.dfs.core.windows.net/t", "hdfs:/t"]
-)
-@pytest.mark.parametrize("setting", ["tables.dir", "path", "durability.data_dir"])
+@pytest.mark.parametrize("place", ["s3://lake/tables", "hdfs:/t"])
+@pytest.mark.parametrize("setting", ["tables.jobs_dir", "durability.data_dir"])
 def test_a_place_that_is_no_directory_here_is_refused(
     tmp_path: Path, place: str, setting: str
 ) -> None:
     """It was a directory named `s3:` once, below the one at hand."""
+    with pytest.raises(ConfigError, match="must be a directory of a file system of this machine"):
+        load(tmp_path, f'{setting} = "{place}"\n' + TABLE)
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("hdfs:/t", r"a path, or a URL such as s3://BUCKET/PATH"),
+        ("s3:///t", r"a path, or a URL such as s3://BUCKET/PATH"),
+        ("https://lake/t", r"a path, or a URL such as s3://BUCKET/PATH"),
+        ("s3://KEY:SECRET@lake/t", r"a URL without keys and parameters"),
+        ("s3://lake/t?region=eu", r"a URL without keys and parameters"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["tables.dir", "path"])
+def test_tables_are_in_a_directory_or_an_object_store(
+    tmp_path: Path, place: str, error: str, setting: str
+) -> None:
     text = f'{setting} = "{place}"\n'
     text = TABLE + text if setting == "path" else text + TABLE
-    with pytest.raises(ConfigError, match="must be a directory of a file system of this machine"):
+    with pytest.raises(ConfigError, match=error):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("s3://lake/tables/", "s3://lake/tables"),
+        ("s3a://lake", "s3://lake"),
+        ("gs://lake/t", "gs://lake/t"),
+        ("abfss://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t"),
+    ],
+)
+def test_a_place_in_an_object_store_has_one_form(tmp_path: Path, place: str, found: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'tables.dir = "{place}"\n')
+    assert load_settings(file, {}, {}).tables.dir == found
 
 
 def test_a_directory_may_be_a_file_url(tmp_path: Path) -> None:

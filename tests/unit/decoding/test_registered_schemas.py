@@ -18,6 +18,7 @@ from penstock.decoding.decoder import DecodingPostponed
 from penstock.errors import ConfigError
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
+from tests.support.places import places_in
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.decoding.decode import Outcome, decode, decoder, outcome
 from tests.unit.decoding.inference.inferring import sample
@@ -397,14 +398,14 @@ def test_a_table_stays_with_the_version_that_it_began_with(
     definition = TableDefinition.model_validate(
         {"name": "t", "topics": "a/#", "decoder": settings("avro", "readings-value")}
     )
-    table = DeclaredTable(definition, tmp_path)
+    table = DeclaredTable(definition, places_in(tmp_path))
     later = {**SECOND, "fields": SECOND["fields"][:1]}
     new = registry.register("readings-value", json.dumps(later))
     messages = [("a/b", payload), ("a/b", avro(new, later, {"id": 2**40}))]
     parts = table.split(sample(messages))
     assert [(row["id"], row["temp_c"]) for row in parts[ROWS].to_pylist()] == [(1, 21.5)]
     assert parts[DEAD_LETTERS].num_rows == 1  # it has no temp_c, and that no default
-    assert DeclaredTable(definition, tmp_path).schema.names[-2:] == ["id", "date"]
+    assert DeclaredTable(definition, places_in(tmp_path)).schema.names[-2:] == ["id", "date"]
 
 
 def test_a_version_may_be_chosen(registry: SchemaRegistry, settings: Settings) -> None:

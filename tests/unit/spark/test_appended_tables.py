@@ -17,6 +17,7 @@ from penstock.spark.derived.appending import AppendTarget
 from penstock.spark.parquet_files import write_files
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landed_table import ROWS, Landed, PlannedBatch, QueryBatch, Selection
+from tests.support.places import path_of
 
 SELECTION = Selection("20261121T000000-00000001", "messages", ("a/#",), ", as windows of 60 s")
 ROW = {"epoch": SELECTION.epoch, "offset": 7, "window_end": datetime(2026, 11, 21, tzinfo=UTC)}
@@ -37,11 +38,11 @@ def table(tmp_path: Path) -> DeltaMessageTable:
 
 @pytest.fixture
 def state(table: DeltaMessageTable) -> Path:
-    return table.path / "_checkpoint"
+    return path_of(table) / "_checkpoint"
 
 
 def appended(table: DeltaMessageTable) -> AppendTarget:
-    return AppendTarget(table, lambda messages: messages, table.path / "_checkpoint")
+    return AppendTarget(table, lambda messages: messages, path_of(table) / "_checkpoint")
 
 
 def planned(checkpoint: Path, ends: dict[int, int | None], query: str = QUERY) -> None:

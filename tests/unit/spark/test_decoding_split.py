@@ -15,13 +15,14 @@ from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.stream.rows import STREAM_SCHEMA
+from tests.support.places import places_in
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def declared(**settings: Any) -> DeclaredTable:
     definition = {"name": "temps", "topics": "plant/{line}/{machine:int}/temp", **settings}
-    return DeclaredTable(TableDefinition.model_validate(definition), Path("tables"))
+    return DeclaredTable(TableDefinition.model_validate(definition), places_in(Path("tables")))
 
 
 def messages(*found: tuple[str, bytes], columns: dict[str, list[Any]] | None = None) -> pa.Table:

@@ -21,6 +21,7 @@ from penstock.errors import ConfigError
 from penstock.spark import parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
 from penstock.spark.parquet_files import Layout, NewFile, write_files
+from penstock.spark.storage import local
 from penstock.spark.tables import delta_log
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import DeltaMessageTable
@@ -35,6 +36,7 @@ from penstock.spark.tables.landed_table import (
 )
 from penstock.spark.tables.splits import unchanged_rows
 from penstock.stream.rows import STREAM_SCHEMA
+from tests.support.places import path_of
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -79,7 +81,7 @@ def commit(
 
 
 def landed(table: DeltaMessageTable) -> list[int]:
-    return sorted(DeltaTable(table.path).to_pyarrow_table().column("offset").to_pylist())
+    return sorted(DeltaTable(path_of(table)).to_pyarrow_table().column("offset").to_pylist())
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_the_commit_that_creates_the_table_has_its_end(table: DeltaMessageTable)
     assert table.landed(SELECTION) is None
     assert commit(table, written(table, 0, 10)) is Outcome.LANDED
 
-    found = DeltaTable(table.path)
+    found = DeltaTable(path_of(table))
     assert found.version() == 0
     assert found.transaction_version(f"penstock-start:{EPOCH}/messages/#") == 0
     assert found.transaction_version(f"penstock-log:{EPOCH}/messages/#") == 10
@@ -115,10 +117,10 @@ def test_an_older_copy_of_the_table_that_is_put_back_under_a_job_is_seen(
     table: DeltaMessageTable, tmp_path: Path
 ) -> None:
     commit(table, written(table, 0, 10))
-    shutil.copytree(table.path, tmp_path / "copy")
+    shutil.copytree(path_of(table), tmp_path / "copy")
     commit(table, written(table, 10, 20))
-    shutil.rmtree(table.path)
-    shutil.copytree(tmp_path / "copy", table.path)
+    shutil.rmtree(path_of(table))
+    shutil.copytree(tmp_path / "copy", path_of(table))
     assert commit(table, written(table, 20, 30)) is Outcome.OVERTAKEN
     assert commit(table, written(table, 10, 20)) is Outcome.LANDED
     assert landed(table) == list(range(20))
@@ -130,7 +132,7 @@ def test_writers_that_race_land_each_offset_once(table: DeltaMessageTable, *, ex
         commit(table, written(table, 0, 1), Selection("another epoch", "messages"))
 
     def land(_: int) -> Outcome:
-        own = table_at(table.path)
+        own = table_at(path_of(table))
         return commit(own, written(own, 0, 10))
 
     with ThreadPoolExecutor(4) as pool:
@@ -156,7 +158,7 @@ def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: DeltaMess
 
 def test_the_job_that_creates_the_table_says_what_it_holds(table: DeltaMessageTable) -> None:
     """Neither found a table when it started, so neither was refused then."""
-    other = table_at(table.path)
+    other = table_at(path_of(table))
     theirs = Selection(EPOCH, "messages", ("t/#",))
     for job, selection in ((table, SELECTION), (other, theirs)):
         job.prepare(selection)
@@ -171,7 +173,7 @@ def test_a_table_that_is_made_while_a_job_looks(
     table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """What it holds is asked of the same table as what has landed in it."""
-    other = table_at(table.path)
+    other = table_at(path_of(table))
     theirs = Selection(EPOCH, "messages", ("t/#",))
     refresh = table._refresh
     outcomes = []
@@ -189,7 +191,7 @@ def test_a_table_that_is_made_while_a_job_looks(
     with suppress(ConfigError):
         outcomes.append(commit(table, written(table, 0, 10)))
     assert outcomes == [Outcome.LANDED], "one of them, the first"
-    assert landed(table_at(table.path)) == list(range(10))
+    assert landed(table_at(path_of(table))) == list(range(10))
 
 
 @pytest.mark.parametrize("chosen", [("t/#",), ("t/1", "t/2")])
@@ -197,7 +199,7 @@ def test_jobs_of_other_topics_that_race_to_create_the_table(
     table: DeltaMessageTable, chosen: tuple[str, ...]
 ) -> None:
     def land(number: int) -> str:
-        own = table_at(table.path)
+        own = table_at(path_of(table))
         topics = chosen if number % 2 else ()
         selection = Selection(EPOCH, "messages", topics)
         try:
@@ -237,7 +239,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def note(path: Path) -> None:
         names.append(path.name)
-        parquet_files.sync(path)
+        local.sync(path)
 
     monkeypatch.setattr(delta_log, "sync", note)
     return names
@@ -258,7 +260,7 @@ def test_a_commit_is_synced_with_the_names_that_lead_to_it(
     table: DeltaMessageTable, synced: list[str]
 ) -> None:
     commit(table, written(table, 0, 10))
-    assert synced == [COMMIT_0, "_delta_log", table.path.name, table.path.parent.name]
+    assert synced == [COMMIT_0, "_delta_log", path_of(table).name, path_of(table).parent.name]
     synced.clear()
     commit(table, written(table, 10, 20))
     assert synced == [COMMIT_1, "_delta_log"], "and what is known to be on disk is not again"
@@ -268,15 +270,21 @@ def test_a_commit_is_synced_with_the_names_that_lead_to_it(
 def test_a_commit_of_an_attempt_before_is_synced_before_it_is_believed(
     table: DeltaMessageTable, synced: list[str], ask: str
 ) -> None:
-    killed_before_it_synced(table_at(table.path), 0, 10)
-    killed_before_it_synced(table_at(table.path), 10, 20)
+    killed_before_it_synced(table_at(path_of(table)), 0, 10)
+    killed_before_it_synced(table_at(path_of(table)), 10, 20)
     assert COMMIT_1 not in synced
     synced.clear()
     if ask == "commit":
         assert commit(table, written(table, 10, 20)) is Outcome.OVERTAKEN
     else:
         assert table.landed(SELECTION) == Landed(None, 20)
-    assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
+    assert synced == [
+        COMMIT_0,
+        COMMIT_1,
+        "_delta_log",
+        path_of(table).name,
+        path_of(table).parent.name,
+    ]
 
 
 def test_a_log_of_many_commits_is_not_listed_for_each_batch(
@@ -291,12 +299,12 @@ def test_a_log_of_many_commits_is_not_listed_for_each_batch(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", note)
-    other = table_at(table.path)
+    other = table_at(path_of(table))
     synced.clear()
     commit(table, written(table, 10, 20))
     assert (synced, listed) == ([COMMIT_1, "_delta_log"], [])
     assert other.landed(SELECTION) is not None
-    DeltaTable(table.path).create_checkpoint()
+    DeltaTable(path_of(table)).create_checkpoint()
     synced.clear()
     assert table.landed(SELECTION) is not None
     assert synced == [f"{1:020}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
@@ -353,14 +361,14 @@ def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
         TableCommitUnknown, match="it is not known whether the batch of offsets 0 to"
     ):
         commit(table, files)
-    assert all((table.path / file.path).exists() for file in files)
+    assert all((path_of(table) / file.path).exists() for file in files)
 
 
 def test_a_commit_that_the_table_refuses_has_failed(
     table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(table, written(table, 0, 10))
-    stale = table_at(table.path)
+    stale = table_at(path_of(table))
     assert stale.exists()
     commit(table, written(table, 10, 20))
     monkeypatch.setattr(stale, "_refresh", lambda: stale._delta)  # never sees the newer commit
@@ -371,9 +379,9 @@ def test_a_commit_that_the_table_refuses_has_failed(
 
 def test_transactions_survive_a_checkpoint_of_the_log(table: DeltaMessageTable) -> None:
     commit(table, written(table, 0, 10))
-    DeltaTable(table.path).create_checkpoint()
-    (table.path / "_delta_log" / f"{0:020}.json").unlink()
-    assert table_at(table.path).landed(SELECTION) is not None
+    DeltaTable(path_of(table)).create_checkpoint()
+    (path_of(table) / "_delta_log" / f"{0:020}.json").unlink()
+    assert table_at(path_of(table)).landed(SELECTION) is not None
 
 
 def test_each_file_carries_its_statistics(table: DeltaMessageTable) -> None:
@@ -389,9 +397,9 @@ def test_each_file_carries_its_statistics(table: DeltaMessageTable) -> None:
     assert stats["nullCount"]["topic"] == 0
 
     commit(table, files)
-    contents = read_contents(table.path)
+    contents = read_contents(path_of(table))
     assert (contents.rows, contents.files) == (5, 2)
-    newest = newest_rows(table.path, 3).to_pylist()
+    newest = newest_rows(path_of(table), 3).to_pylist()
     assert [(row["offset"], str(row["date"])) for row in newest] == [
         (4, "2026-11-22"), (3, "2026-11-22"), (2, "2026-11-21"),
     ]  # fmt: skip
@@ -411,18 +419,18 @@ def test_a_task_keeps_few_files_open(
 
 def test_orphans_are_removed_by_age_and_nothing_else_is(table: DeltaMessageTable) -> None:
     commit(table, written(table, 0, 10))
-    old, young = (table.path / written(table, 10, 20)[0].path for _ in range(2))
+    old, young = (path_of(table) / written(table, 10, 20)[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
-    checkpoint = table.path / "_checkpoint" / "metadata"
+    checkpoint = path_of(table) / "_checkpoint" / "metadata"
     checkpoint.parent.mkdir()
     checkpoint.write_text("{}")
     os.utime(checkpoint, (two_days_ago, two_days_ago))
 
-    names = remove_orphans(table.path, remove=False)
+    names = remove_orphans(path_of(table), remove=False)
     assert [Path(name).name for name in names] == [old.name]
     assert old.exists()
-    remove_orphans(table.path, remove=True)
+    remove_orphans(path_of(table), remove=True)
     assert not old.exists()
     assert young.exists()
     assert checkpoint.exists()
@@ -432,7 +440,7 @@ def test_orphans_are_removed_by_age_and_nothing_else_is(table: DeltaMessageTable
 def test_numbers_and_times_lie_in_files_as_differences(tmp_path: Path) -> None:
     table = table_at(tmp_path / "t")
     (file,) = written(table, 0, 1000)
-    group = pq.ParquetFile(table.path / file.path).metadata.row_group(0)
+    group = pq.ParquetFile(path_of(table) / file.path).metadata.row_group(0)
     encodings = {
         column.path_in_schema: column.encodings
         for column in (group.column(index) for index in range(group.num_columns))

@@ -12,6 +12,7 @@ from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.derived_table import DerivedTable
+from tests.support.places import places_in
 
 COLUMNS = {
     "celsius": "float",
@@ -34,7 +35,9 @@ def derived(source: dict[str, Any] | None = None, **settings: Any) -> DerivedTab
         **(source or {}),
     }
     definition = DerivedDefinition.model_validate(given)
-    return DerivedTable(definition, TableDefinition.model_validate(readings), Path("tables"))
+    return DerivedTable(
+        definition, TableDefinition.model_validate(readings), places_in(Path("tables"))
+    )
 
 
 def types(table: DerivedTable) -> dict[str, pa.DataType]:

@@ -26,6 +26,7 @@ from penstock.spark.derived.aggregates import (
 )
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.derived.keyed_aggregation import KeyedAggregation, append_tick
+from tests.support.places import places_in
 
 YEAR_S = 365 * 86_400
 NOW_S = 50 * YEAR_S
@@ -52,7 +53,9 @@ def declared(kind: str = "windowed", **settings: Any) -> DerivedTable:
         "decoder": {"kind": "json", "columns": COLUMNS},
     }
     definition = DerivedDefinition.model_validate(given)
-    return DerivedTable(definition, TableDefinition.model_validate(readings), Path("tables"))
+    return DerivedTable(
+        definition, TableDefinition.model_validate(readings), places_in(Path("tables"))
+    )
 
 
 def watched(kind: str = "windowed", **settings: Any) -> TwsTester:

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
+from penstock.spark.storage.local import LocalLocation
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.delta_actions import files_of
 from penstock.spark.tables.directory import ParquetDirectory
@@ -49,6 +50,7 @@ from tests.support.landed_tables import (
     rows,
     written,
 )
+from tests.support.places import local_path, path_of
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ def test_a_declared_column_is_added_and_one_no_longer_declared_stays_null(
     narrow.prepare(SELECTION)
     land(narrow, 6, 9)
     if kind == "parquet":  # the files have what they have; the reader is told to put them together
-        source = f"read_parquet('{narrow.path}/**/*.parquet', union_by_name = true)"
+        source = f"read_parquet('{path_of(narrow)}/**/*.parquet', union_by_name = true)"
         found = duckdb.execute(f'select unit from {source} order by "offset"')
         units = [unit for (unit,) in found.fetchall()]
     else:
@@ -319,7 +321,7 @@ def test_rows_beside_a_replaced_range_keep_what_is_declared_no_longer(
     narrow.prepare(SELECTION)
     narrow.replace(Span(EPOCH, 0, 2), written(narrow, rows(0, 2)))
     if kind == "parquet":
-        source = f"read_parquet('{narrow.path}/**/*.parquet', union_by_name = true)"
+        source = f"read_parquet('{path_of(narrow)}/**/*.parquet', union_by_name = true)"
         units = duckdb.execute(f'select unit from {source} order by "offset"').fetchall()
     else:
         units = [(row["unit"],) for row in read(kind, narrow)]
@@ -332,7 +334,7 @@ def test_contents_say_what_is_there(table: LandedTable) -> None:
     assert contents is not None
     assert (contents.rows, contents.epoch) == (30, EPOCH)
     assert contents.description == "MQTT messages of stream messages, topics plant/+/temp"
-    assert contents.files == len(list(table.path.glob("date=*/line=*/*.parquet")))
+    assert contents.files == len(list(path_of(table).glob("date=*/line=*/*.parquet")))
     assert datetime.now(UTC) - contents.changed_at < timedelta(minutes=5)
 
 
@@ -341,15 +343,15 @@ def test_recent_files_are_those_of_the_latest_rows(table: LandedTable) -> None:
     every = table.recent_files(timedelta.max)
     latest = table.recent_files(timedelta(hours=20))
     assert set(latest) < set(every)
-    assert {path.parent.parent.name for path in latest} == {"date=2026-11-23"}
-    assert all(path.is_file() for path in every)
+    assert {local_path(one).parent.parent.name for one in latest} == {"date=2026-11-23"}
+    assert all(one.exists() for one in every)
 
 
 def test_files_of_lost_attempts_are_removed_by_age_and_nothing_else_is(
     kind: str, table: LandedTable
 ) -> None:
     land(table, 0, 6)
-    old, young = (table.path / written(table, rows(6, 7))[0].path for _ in range(2))
+    old, young = (path_of(table) / written(table, rows(6, 7))[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
     for remove in (False, True):
@@ -370,9 +372,9 @@ def directory(tmp_path: Path) -> ParquetDirectory:
 
 def seen(directory: ParquetDirectory) -> list[int]:
     """What a reader of the whole directory finds."""
-    if not list(directory.path.glob("**/*.parquet")):
+    if not list(path_of(directory).glob("**/*.parquet")):
         return []
-    found = duckdb.execute(f"select \"offset\" from '{directory.path}/**/*.parquet' order by 1")
+    found = duckdb.execute(f"select \"offset\" from '{path_of(directory)}/**/*.parquet' order by 1")
     return [offset for (offset,) in found.fetchall()]
 
 
@@ -391,7 +393,7 @@ def test_a_commit_that_was_cut_off_is_carried_out_by_whoever_looks_next(
         killed.setattr(ParquetDirectory, "_apply", lambda *_: None)
         land(directory, 5, 10)
     assert seen(directory) == list(range(5))
-    again = ParquetDirectory(directory.path, SCHEMA, ("date",))
+    again = ParquetDirectory(path_of(directory), SCHEMA, ("date",))
     assert landed_end(again) == 10
     assert seen(directory) == list(range(10))
 
@@ -402,7 +404,7 @@ def test_only_the_latest_commits_are_kept(
     monkeypatch.setattr("penstock.spark.tables.directory.COMMITS_KEPT", 3)
     for n in range(6):
         land(directory, n, n + 1)
-    names = sorted(path.name for path in (directory.path / "_penstock").iterdir())
+    names = sorted(path.name for path in (path_of(directory) / "_penstock").iterdir())
     assert [int(name.removesuffix(".json")) for name in names] == [3, 4, 5]
     assert seen(directory) == list(range(6))
 
@@ -423,7 +425,7 @@ def test_each_file_that_the_catalog_points_to_is_synced_first(
     monkeypatch.setattr(os, "fsync", note)
     table = IcebergTable(tmp_path / "readings", SCHEMA, ("date",), tmp_path / "iceberg.db")
     land(table, 0, 3)
-    written_files = [path for path in table.path.glob("metadata/*") if path.is_file()]
+    written_files = [path for path in path_of(table).glob("metadata/*") if path.is_file()]
     assert len(written_files) >= 4, "two versions of the metadata, a manifest and its list"
     assert {path.stat().st_ino for path in written_files} <= set(synced)
 
@@ -447,9 +449,9 @@ def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) ->
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("line",))
     for n in range(2):
         land(table, 3 * n, 3 * n + 3)
-    paths = [[file["path"] for file in files_of(DeltaTable(table.path))]]
+    paths = [[file["path"] for file in files_of(DeltaTable(path_of(table)))]]
     assert table.compact(paths, 10)
-    assert all(path.is_file() for path in table.recent_files(timedelta.max))
+    assert all(one.exists() for one in table.recent_files(timedelta.max))
     table.replace(Span(EPOCH, 0, 2), [])
     assert offsets("delta", table) == [2, 3, 4, 5]
 
@@ -480,7 +482,7 @@ def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path
     """Its DELETE writes the rows that stay anew, and their text is `string_view` then."""
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     land(table, 0, 9)
-    DeltaTable(table.path).delete("line = 'a'")
+    DeltaTable(path_of(table)).delete("line = 'a'")
     table.replace(Span(EPOCH, 0, 2), written(table, rows(1, 2, celsius=99.0)))
     assert offsets("delta", table) == [1, 2, 4, 5, 7, 8]
     assert landed_start(table) == 0
@@ -522,7 +524,7 @@ def test_text_is_text_whatever_arrow_calls_it(tmp_path: Path) -> None:
         }
     )
     pq.write_table(found, tmp_path / "some.parquet")
-    plain = read_rows(tmp_path / "some.parquet")
+    plain = read_rows(LocalLocation(tmp_path / "some.parquet"))
     assert [str(kind) for kind in plain.schema.types] == [
         "string", "string", "string", "binary", "struct<one: list<element: string>>",
     ]  # fmt: skip

@@ -16,9 +16,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from penstock.config.table import TableDefinition
 from penstock.spark.parquet_files import write_files
-from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
+from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landed_table import ROWS, LandedTable, PlannedBatch, Selection
 from penstock.stream.rows import STREAM_SCHEMA
+from tests.support.places import path_of, places_in
 
 EPOCH = "20261121T000000-00000001"
 COLUMNS: dict[str, Any] = {
@@ -65,7 +66,7 @@ def declared(kind: str, directory: Path, columns: dict[str, Any] = COLUMNS) -> D
         "format": kind,
         "decoder": {"kind": "json", "columns": columns},
     }
-    return DeclaredTable(TableDefinition.model_validate(definition), directory)
+    return DeclaredTable(TableDefinition.model_validate(definition), places_in(directory))
 
 
 def land(table: DeclaredTable, batch_id: int) -> None:
@@ -81,18 +82,20 @@ def land(table: DeclaredTable, batch_id: int) -> None:
 
 def readings(table: DeclaredTable, kind: str) -> dict[str, pa.Table]:
     """The rows, by who read them."""
-    files = f"{table.path}/**/*.parquet"
+    files = f"{path_of(table)}/**/*.parquet"
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
         found = connection.sql(f"from read_parquet('{files}', hive_partitioning = true)")
         read = {"DuckDB": found.to_arrow_table()}
     read["Polars, by files"] = polars.read_parquet(files, hive_partitioning=True).to_arrow()
     if kind == "delta":
-        read["delta-rs"] = DeltaTable(table.path).to_pyarrow_table()
-        read["Polars"] = polars.read_delta(str(table.path)).to_arrow()
+        read["delta-rs"] = DeltaTable(path_of(table)).to_pyarrow_table()
+        read["Polars"] = polars.read_delta(str(path_of(table))).to_arrow()
     if kind == "iceberg":
-        catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent / CATALOG_NAME}")
-        opened = catalog.load_table(("penstock", table.path.name))
+        catalog = SqlCatalog(
+            "penstock", uri=f"sqlite:///{Path(table.location.uri).parent / 'iceberg.db'}"
+        )
+        opened = catalog.load_table(("penstock", path_of(table).name))
         read["Polars"] = polars.scan_iceberg(opened.metadata_location).collect().to_arrow()
         read["pyiceberg"] = opened.scan().to_arrow()
     return read
@@ -142,10 +145,10 @@ def test_a_nested_column_is_added_to_a_table_that_is_there(kind: str, tmp_path: 
     table = declared(kind, tmp_path)
     land(table, 1)
     if kind == "delta":
-        found = DeltaTable(table.path).to_pyarrow_table()
+        found = DeltaTable(path_of(table)).to_pyarrow_table()
     else:
-        catalog = SqlCatalog("penstock", uri=f"sqlite:///{tmp_path / CATALOG_NAME}")
-        found = catalog.load_table(("penstock", table.path.name)).scan().to_arrow()
+        catalog = SqlCatalog("penstock", uri=f"sqlite:///{tmp_path / 'iceberg.db'}")
+        found = catalog.load_table(("penstock", path_of(table).name)).scan().to_arrow()
     rows = sorted(found.to_pylist(), key=lambda row: row["offset"])
     assert rows[0]["tags"] is None
     assert rows[len(DOCUMENTS)]["tags"] == [("n", 1), ("ü", None)]

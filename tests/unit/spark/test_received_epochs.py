@@ -20,6 +20,7 @@ from penstock.spark.tables.landed_table import (
 from penstock.spark.tables.lost_rows import LostRows, find_lost_rows, rows_of
 from penstock.spark.tables.stored_marks import epoch_numbers, stored_epochs
 from tests.support.landed_tables import EPOCH, SELECTION, Open, land, rows, written
+from tests.support.places import path_of
 
 AHEAD, BEHIND = "20301121T000000-00000001", "20201121T000000-00000001"
 """Epochs of a log that was put back twice; the clock was behind when it began the second one."""
@@ -63,7 +64,7 @@ def test_the_epoch_that_a_table_received_last_is_its_newest_whatever_the_clock_s
     assert contents is not None
     assert contents.epoch == BEHIND
     if kind == "delta":
-        newest = newest_rows(table.path, 5).to_pylist()
+        newest = newest_rows(path_of(table), 5).to_pylist()
         found = [(row["epoch"], row["offset"]) for row in newest]
         assert found == [(BEHIND, 6), (BEHIND, 5), (BEHIND, 4), (AHEAD, 11), (AHEAD, 10)]
 

@@ -23,6 +23,7 @@ from penstock.spark.tables.landed_table import (
     TableCommitFailed,
 )
 from penstock.spark.tables.landing_target import LandingTarget
+from tests.support.places import places_in
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -34,7 +35,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> LandingTarget:
     definition = TableDefinition.model_validate(
         {"name": "temps", "topics": "plant/+/temp", "format": request.param}
     )
-    declared = DeclaredTable(definition, tmp_path)
+    declared = DeclaredTable(definition, places_in(tmp_path))
     return LandingTarget(declared.open(), declared.split)
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
+from penstock.spark.storage.local import LocalLocation
 from penstock.spark.tables import delta_log
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.iceberg import IcebergTable
@@ -33,6 +34,7 @@ from tests.support.landed_tables import (
     offsets,
     opener,
 )
+from tests.support.places import path_of
 
 FEW = UpkeepDefinition(merge_files=5, share=0.9)
 
@@ -72,7 +74,7 @@ def test_files_stay_few_and_every_row_is_there_once(kind: str, open_table: Open)
     files = table.live_files()
     assert files is not None
     assert len(files) <= 3 * 4, "three sizes of files, at most four of each"
-    upkept = read_upkeep_record(table.path)
+    upkept = read_upkeep_record(table.location)
     assert upkept.failures == 0
     assert upkept.merged_files >= 5 * upkept.merged_into > 0
     again = open_table(SCHEMA, ())
@@ -83,7 +85,7 @@ def test_a_directory_of_parquet_files_is_left_as_it_is(tmp_path: Path) -> None:
     table = opener("parquet", tmp_path)()
     landed(table, Upkeep([table], FEW), 10)
     assert offsets("parquet", table) == list(range(30))
-    assert read_upkeep_record(table.path).merged_at_s == 0
+    assert read_upkeep_record(table.location).merged_at_s == 0
 
 
 @pytest.mark.torture("four hundred commits")
@@ -94,8 +96,8 @@ def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_p
     sizes: list[int] = []
     for first, count in ((0, 100), (100, 40)):  # the names of the last hundred files are in it
         landed(table, upkeep, count, first)
-        sizes.append(Path(iceberg_at(table.path).metadata_location).stat().st_size)
-        found = iceberg_at(table.path)
+        sizes.append(Path(iceberg_at(path_of(table)).metadata_location).stat().st_size)
+        found = iceberg_at(path_of(table))
         assert len(found.snapshots()) <= 10 + 5
         current = found.current_snapshot()
         assert current is not None
@@ -107,7 +109,7 @@ def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_p
 def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
     table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     upkeep = Upkeep([table], FEW, clock_s=Clock())
-    log = table.path / "_delta_log"
+    log = path_of(table) / "_delta_log"
     landed(table, upkeep, 150)
     hours_ago = time.time() - 5 * 3600
     for path in log.iterdir():  # as if it had taken that long
@@ -115,7 +117,7 @@ def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
     landed(table, upkeep, 150, 150)
     assert len(list(log.iterdir())) < 250, "of more than 300 commits"
     assert offsets("delta", table) == list(range(900))
-    assert landed_end(DeltaMessageTable(table.path, SCHEMA, ("date",))) == 900
+    assert landed_end(DeltaMessageTable(path_of(table), SCHEMA, ("date",))) == 900
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -124,20 +126,20 @@ def test_a_reader_of_an_earlier_version_keeps_its_files(kind: str, open_table: O
     upkeep = Upkeep([table], UpkeepDefinition(merge_files=5, share=0.9, versions_max=2))
     landed(table, upkeep, 4)
     days_ago = time.time() - 72 * 3600
-    for path in table.path.rglob("*.*"):
+    for path in path_of(table).rglob("*.*"):
         if path.is_file():
             os.utime(path, (days_ago, days_ago))
     read = (
-        DeltaTable(table.path).to_pyarrow_dataset().to_table
+        DeltaTable(path_of(table)).to_pyarrow_dataset().to_table
         if kind == "delta"
-        else iceberg_at(table.path).scan().to_arrow
+        else iceberg_at(path_of(table)).scan().to_arrow
     )
     landed(table, upkeep, 20, 4)
     table.remove_orphans(24, remove=True)
     assert sorted(read().column("offset").to_pylist()) == list(range(12))
     assert offsets(kind, table) == list(range(72))
     if kind == "iceberg":  # and a day later they are gone
-        for path in table.path.rglob("*.*"):
+        for path in path_of(table).rglob("*.*"):
             if path.is_file():
                 os.utime(path, (days_ago, days_ago))
         assert len(table.remove_orphans(24, remove=True)) > 10
@@ -164,10 +166,8 @@ def test_a_writer_that_changes_the_files_meanwhile_comes_first(kind: str, open_t
 class Failing:
     """A table of which nobody gets anything."""
 
-    path: Path
-
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.location = LocalLocation(path)
         self.asked = 0
         self.error: Exception | None = TableError("the disk is gone")
 
@@ -192,7 +192,7 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
     with caplog.at_level(logging.WARNING):
         upkeep.after_commit()
     assert f"upkeep of {tmp_path} failed, and is tried again later: the disk is" in caplog.text
-    (sentence,) = read_upkeep_record(tmp_path).sentences()
+    (sentence,) = read_upkeep_record(LocalLocation(tmp_path)).sentences()
     assert sentence.endswith("failed 1 times in a row, and is tried again: the disk is gone")
     for _ in range(5):
         upkeep.after_commit()
@@ -209,11 +209,11 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
     for _ in range(5):
         upkeep.after_commit()
     assert failing.asked == 3
-    assert read_upkeep_record(tmp_path).failures == 0
+    assert read_upkeep_record(LocalLocation(tmp_path)).failures == 0
 
 
 def data_files(table: LandedTable) -> list[Path]:
-    return [path for path in table.path.rglob("*.parquet") if path.parent.name != "_delta_log"]
+    return [path for path in path_of(table).rglob("*.parquet") if path.parent.name != "_delta_log"]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -227,14 +227,14 @@ def test_fault_11_files_that_are_lost_end_no_job_and_are_told(
     aside = {lost: lost.rename(lost.with_suffix(".aside")) for lost in data_files(table)}
     landed(table, upkeep, 1, first=10)
     assert len(caplog.messages) == 1
-    assert f"upkeep of {table.path} failed, and is tried again later: " in caplog.text
+    assert f"upkeep of {path_of(table)} failed, and is tried again later: " in caplog.text
     for lost, kept in aside.items():
         kept.rename(lost)
     clock.now_s += 3600
     landed(table, upkeep, 5, first=11)
     assert len(caplog.messages) == 1
-    assert read_upkeep_record(table.path).failures == 0
-    assert read_upkeep_record(table.path).merged_files > 0
+    assert read_upkeep_record(table.location).failures == 0
+    assert read_upkeep_record(table.location).merged_files > 0
     assert offsets(kind, table) == list(range(48))
 
 
@@ -290,10 +290,10 @@ def test_a_reader_that_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
     assert landed_end(away) == 3
     idle = Upkeep([busy], UpkeepDefinition(share=0))
     landed(busy, idle, 9, 1)
-    DeltaTable(busy.path).create_checkpoint()
+    DeltaTable(path_of(busy)).create_checkpoint()
     landed(busy, idle, 4, 10)
     assert busy.compact([], 2)
-    commits = sorted(path.name for path in (busy.path / "_delta_log").glob("*.json"))
+    commits = sorted(path.name for path in (path_of(busy) / "_delta_log").glob("*.json"))
     assert commits[0] == f"{9:020}.json"
     assert landed_end(away) == 42
     assert land(away, 42, 45) is Outcome.LANDED

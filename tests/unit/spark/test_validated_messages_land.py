@@ -30,6 +30,7 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.budget import budget
 from tests.support.landed_tables import written as files_of
+from tests.support.places import path_of, places_in
 from tests.support.schema_registry import schema_registry
 from tests.unit.decoding.sparkplug_payloads import birth, payload
 from tests.unit.decoding.test_with_a_schema import avro, message, reading_descriptor, written
@@ -118,7 +119,7 @@ def client(log: LogWriter) -> Iterator[StreamClient]:
 
 def declared(here: Path, **settings: Any) -> DeclaredTable:
     definition = {"name": "t", "topics": "spBv1.0/#", **settings}
-    return DeclaredTable(TableDefinition.model_validate(definition), here / "tables")
+    return DeclaredTable(TableDefinition.model_validate(definition), places_in(here / "tables"))
 
 
 def _given(sent: bytes, _offset: int) -> bytes:
@@ -158,9 +159,9 @@ def test_a_table_that_is_another_one_is_told_before_it_runs(
     table = declared(tmp_path, **here)
     rows = land_sample(table, client, 10)[ROWS]
     assert rows.num_rows == 2
-    assert not table.path.exists()
+    assert not path_of(table).exists()
     assert not (tmp_path / "tables").exists()
-    table.path.mkdir(parents=True)
+    path_of(table).mkdir(parents=True)
     present = table.open()[ROWS]
     selection = table.selection(client.offsets("messages").epoch)
     present.commit(PlannedBatch(selection, 0, 2), files_of(present, rows))
@@ -189,7 +190,7 @@ def test_a_table_that_follows_its_schema_keeps_its_types_here_too(
         log.append(1, topics=("spBv1.0/a",), payload=partial(_given, framed))
         table = declared(tmp_path, **here, evolve="add")
         rows = land_sample(table, client, 10)[ROWS]
-        table.path.mkdir(parents=True)
+        path_of(table).mkdir(parents=True)
         selection = table.selection(client.offsets("messages").epoch)
         present = table.open()[ROWS]
         present.commit(PlannedBatch(selection, 0, 1), files_of(present, rows))

@@ -171,9 +171,9 @@ class AppendTarget:
 
     def _refusal(self, reason: str) -> ConfigError:
         return ConfigError(
-            f"the table in {self._table.path} cannot be continued, because {reason}. Put back the"
-            f" newest copy of both, or remove {self._table.path} to compute the table anew from"
-            " what is in the log"
+            f"the table in {self._table.location} cannot be continued, because {reason}. Put back"
+            f" the newest copy of both, or remove {self._table.location} to compute the table anew"
+            " from what is in the log"
         )
 
     def land(self, rows: QueryRows, selection: Selection, query: QueryBatch) -> LandingResult:
@@ -199,7 +199,7 @@ class AppendTarget:
         if self._table.commit(batch, files) is not Outcome.LANDED:
             raise TableCommitFailed(
                 f"batch {query.batch_id} was overtaken by another job that fills"
-                f" {self._table.path}; run one of them only"
+                f" {self._table.location}; run one of them only"
             )
         note_batch(self._checkpoint, query.batch_id)
         self._after_commit()

@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, Protocol, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition
-from penstock.config.table import IcebergNames, Metadata, TableDefinition
+from penstock.config.table import Metadata, TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregation import Aggregation
 from penstock.spark.derived.keyed_aggregation import LATE, KeyedAggregation
@@ -23,6 +22,7 @@ from penstock.spark.derived.silence import Silence
 from penstock.spark.options import parse_options
 from penstock.spark.tables.declared import DeclaredTable, open_table
 from penstock.spark.tables.landed_table import ROWS, LandedTable, Selection
+from penstock.spark.tables.places import TablePlaces
 
 _METADATA: Final[tuple[Metadata, ...]] = get_args(Metadata)
 
@@ -47,8 +47,7 @@ class DerivedTable:
     Args:
         definition: the declaration.
         source: the declaration of the source.
-        tables_dir: the default directory of tables.
-        iceberg: the names of the Iceberg catalog.
+        places: the directories of tables, and their catalog.
 
     Raises:
         ConfigError: the declaration contradicts itself or its source.
@@ -58,16 +57,17 @@ class DerivedTable:
         self,
         definition: DerivedDefinition,
         source: TableDefinition,
-        tables_dir: Path,
-        iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
+        places: TablePlaces,
     ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
         self.name = definition.name
         self.stream = source.stream
-        self.path = Path(definition.path or tables_dir / definition.name).absolute()
-        self._locations = (tables_dir, iceberg)
-        self.source = DeclaredTable(_with_metadata(source, definition, tables_dir), tables_dir)
+        self.location = places.table(definition.name, definition.path)
+        self.job_dir = places.job_dir(self.location)
+        self.births_dir = places.births_dir(self.location)
+        self._places = places
+        self.source = DeclaredTable(_with_metadata(source, definition, places), places)
         self.topic_filter = self.source.topic_filter
         self._check(source)
         self.derivation = self._derivation()
@@ -102,7 +102,7 @@ class DerivedTable:
     def open(self) -> dict[str, LandedTable]:
         """Return the table under the name `ROWS`; it need not exist yet."""
         form = self.definition.format
-        return {ROWS: open_table(form, self.path, self.schema, (), *self._locations)}
+        return {ROWS: open_table(form, self.location, self.schema, (), self._places)}
 
     def _derivation(self) -> Derivation:
         match self.definition.kind:
@@ -148,10 +148,10 @@ class DerivedTable:
 
 
 def _with_metadata(
-    source: TableDefinition, definition: DerivedDefinition, tables_dir: Path
+    source: TableDefinition, definition: DerivedDefinition, places: TablePlaces
 ) -> TableDefinition:
     """Return the source with the metadata columns that the derivation needs, and no partitions."""
-    present = DeclaredTable(source, tables_dir).schema.names
+    present = DeclaredTable(source, places).schema.names
     needed = [name for name in (RECEIVED_AT, *definition.keys) if name not in present]
     metadata = tuple(name for name in _METADATA if name in (*source.metadata, *needed))
     return source.model_copy(update={"metadata": metadata, "partition_by": ()})

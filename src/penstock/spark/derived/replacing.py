@@ -143,5 +143,5 @@ class ReplaceTarget:
         ]
 
     def _read(self, path: str, columns: tuple[str, ...] | None = None) -> pa.Table:
-        found = read_rows(self._table.path / path, columns)
+        found = read_rows(self._table.location / path, columns)
         return found if columns is None else found.select(columns)

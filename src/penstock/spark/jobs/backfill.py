@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.failures import translate_spark_error
-from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME
+from penstock.spark.jobs.settings import LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_target
 from penstock.spark.options import service_options
 from penstock.spark.ranges import MessageRanges, RangePlanner
@@ -136,7 +136,7 @@ def backfill(
             )
             files = target.write(remaining, span.start, replaced=span)
         except PySparkException as error:
-            raise translate_spark_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
+            raise translate_spark_error(error, table.job_dir / LOG_NAME) from error
         target.replace(span, selection, files)
         rows, dead_letters = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         rows_count, dead_count = (

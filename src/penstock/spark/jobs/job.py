@@ -121,8 +121,8 @@ class TableJob(ABC):
         self._reporter.change(state="ended")
         if settings.available_now and not self.is_complete:
             raise JobStopped(
-                f"stopped before all messages had landed in {settings.table}: run it again to land"
-                " the rest"
+                f"stopped before all messages had landed in {settings.location}: run it again to"
+                " land the rest"
             )
         return self._reporter.progress
 
@@ -137,7 +137,7 @@ class TableJob(ABC):
             if spark is None and not self._stopping:
                 spark = stack.enter_context(
                     self._open_spark(
-                        f"penstock table {settings.table.name}",
+                        f"penstock table {settings.location.name}",
                         settings.master,
                         settings.log_file,
                         lambda: self._stopping,
@@ -176,7 +176,7 @@ class TableJob(ABC):
         settings = self._settings
         if settings.derivation:
             return
-        self._receipts = ReceiptReporter(client, settings.table.name, selection, landed.start)
+        self._receipts = ReceiptReporter(client, settings.location.name, selection, landed.start)
         self._receipts.report(landed.end, landed.mark)  # an earlier run may not have reported it
 
     @abstractmethod
@@ -242,10 +242,10 @@ class TableJob(ABC):
         if is_named or not options.fail_on_data_loss:
             return
         raise EpochMismatch(
-            f"{error}. The table in {self._settings.table} has landed messages of that log. To add"
-            " those of the present one, name the offset at which they begin, as in starting offsets"
-            f' {{"0": 0, "epoch": "{selection.epoch}"}}, or accept data loss to begin as a new'
-            " table does"
+            f"{error}. The table in {self._settings.location} has landed messages of that log. To"
+            " add those of the present one, name the offset at which they begin, as in starting"
+            f' offsets {{"0": 0, "epoch": "{selection.epoch}"}}, or accept data loss to begin as'
+            " a new table does"
         )
 
     def _report_position(self, client: StreamClient, offset: int, mark: Mark = NO_MARK) -> None:

@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -45,6 +44,7 @@ from penstock.spark.offsets import LogPosition
 from penstock.spark.pace_file import PaceWriter
 from penstock.spark.ranges import MessageRanges, RangePlanner
 from penstock.spark.session import local_spark
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landed_table import (
@@ -88,7 +88,7 @@ class Landing(TableJob):
         numbers: Iterator[int] | None = None,
     ) -> None:
         self._target: MessagesTarget[MessageRanges] = target or _unchanged_messages_target(
-            settings.table
+            settings.location
         )
         super().__init__(settings, self._target, on_progress, open_spark)
         self._numbers = numbers or itertools.count()
@@ -249,7 +249,7 @@ class Landing(TableJob):
                         "%s are not in the table in %s: a damaged block of the log hides them,"
                         " and data loss is accepted",
                         Sentence(range_in_words(max(first, begin), min(last, end))),
-                        self._settings.table,
+                        self._settings.location,
                     )
 
     def _pause(self, until_s: float) -> None:
@@ -257,7 +257,7 @@ class Landing(TableJob):
             time.sleep(min(remaining_s, POLL_S))
 
 
-def _unchanged_messages_target(path: Path) -> LandingTarget:
-    tables: dict[str, LandedTable] = {ROWS: DeltaMessageTable(path, MESSAGE_SCHEMA, (DATE,))}
+def _unchanged_messages_target(table: Location) -> LandingTarget:
+    tables: dict[str, LandedTable] = {ROWS: DeltaMessageTable(table, MESSAGE_SCHEMA, (DATE,))}
     upkeep = Upkeep(tables.values(), UpkeepDefinition())
     return LandingTarget(tables, unchanged_rows, after_commit=upkeep.after_commit)

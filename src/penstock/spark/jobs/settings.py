@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.config.table_places import job_dir
 from penstock.spark.groups import LEASE_S
 from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
 from penstock.spark.session import LOCAL_MASTER
+from penstock.spark.storage.location import Location
+from penstock.spark.storage.opening import PathOrUrl, location_of
 from penstock.spark.tables.landed_table import Selection
 from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
-
-CHECKPOINT_NAME: Final = "_checkpoint"
-"""The default name of the job's directory, in the table's directory: deleting that deletes both.
-Readers of Delta tables ignore names that begin with an underscore."""
 
 LOG_NAME: Final = "spark.log"
 """The file in the job's directory with the output of Java and of Spark's Python workers."""
@@ -32,12 +31,12 @@ class LandingSettings:
     """The settings of a landing job.
 
     Attributes:
-        table: directory of the table, which is created when the job first runs.
+        table: directory of the table (a path or a URL), which is created when the job first runs.
         server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         stream: name of the stream.
         topics: MQTT topic filters; empty for every message of the stream.
         checkpoint: the job's directory, with its lock and its output, and the checkpoint of a query
-            that has state; None for `_checkpoint` in the table's directory.
+            that has state; None for the one of `penstock.config.table_places`.
         available_now: whether the job ends when the messages present at its start have landed.
         trigger_s: shortest time from the start of one batch to the next, in seconds.
         starting_offsets: the start of a new table: earliest, latest or a position.
@@ -56,7 +55,7 @@ class LandingSettings:
             its own.
     """
 
-    table: Path
+    table: PathOrUrl
     server: str = SERVER
     stream: str = "messages"
     topics: tuple[str, ...] = ()
@@ -77,9 +76,14 @@ class LandingSettings:
     log: Path | None = None
 
     @property
+    def location(self) -> Location:
+        """The directory of the table."""
+        return location_of(self.table)
+
+    @property
     def checkpoint_dir(self) -> Path:
         """The job's directory."""
-        return (self.checkpoint or self.table / CHECKPOINT_NAME).absolute()
+        return (self.checkpoint or job_dir(self.location.uri)).absolute()
 
     @property
     def log_file(self) -> Path:

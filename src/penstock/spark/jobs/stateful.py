@@ -148,7 +148,7 @@ class StatefulLanding(TableJob):
 
         writer = (
             self._target.query(spark, options)
-            .writeStream.queryName(f"penstock table {settings.table.name}")
+            .writeStream.queryName(f"penstock table {settings.location.name}")
             .option("checkpointLocation", str(settings.checkpoint_dir))
             .foreachBatch(land)
         )
@@ -210,7 +210,7 @@ class StatefulLanding(TableJob):
         return planned.single_log.offset
 
     def _counted_too_much(self, parts_at: int) -> ConfigError:
-        directory, table = self._settings.checkpoint_dir, self._settings.table
+        directory, table = self._settings.checkpoint_dir, self._settings.location
         return ConfigError(
             f"the state in {directory} counts messages that the log no longer has: they part at"
             f" offset {parts_at} (an older copy of the data directory was put back?). Put back the"

@@ -33,7 +33,7 @@ from penstock.spark.failures import error_sentence
 from penstock.spark.jobs.job import TableJob
 from penstock.spark.jobs.landing import Landing
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.jobs.settings import CHECKPOINT_NAME, LOG_NAME, LandingSettings
+from penstock.spark.jobs.settings import LOG_NAME, LandingSettings
 from penstock.spark.jobs.stateful import StatefulLanding
 from penstock.spark.jobs.steps import MessagesTarget
 from penstock.spark.jobs.supervision import SupervisedLanding
@@ -174,7 +174,7 @@ class TablesRun:
         self._open_spark = open_spark
         self._landings: list[SupervisedLanding] = []
         self._progress_error: Exception | None = None
-        self._log = tables[0].path / CHECKPOINT_NAME / LOG_NAME
+        self._log = tables[0].job_dir / LOG_NAME
         self._stopping = False  # no Event: a signal handler that sets one may block forever
 
     def stop(self) -> None:
@@ -259,7 +259,7 @@ class TablesRun:
         return SupervisedLanding(
             table.name,
             lambda on_progress: self._make_landing(table, spark, on_progress, numbers),
-            table.path / CHECKPOINT_NAME,
+            table.job_dir,
             available_now=self._settings.available_now,
             on_progress=lambda progress: self._report_progress(table.name, progress),
             spark_failure=spark.failure,
@@ -292,7 +292,8 @@ class TablesRun:
             yield session
 
         settings = LandingSettings(
-            table=table.path,
+            table=table.location,
+            checkpoint=table.job_dir,
             server=self._settings.server,
             credentials=self._settings.credentials,
             group=table.group,
@@ -337,7 +338,7 @@ def landing_target(table: DeclaredTable, settings: RunSettings) -> LandingTarget
     if definition.repeats is not None:
         repeats = Repeats(table.split, table.id_column, definition.repeats.within_s)
     upkeep = Upkeep(tables.values(), definition.upkeep)
-    update_births = keep_births(table, table.path, settings.connect)
+    update_births = keep_births(table, table.births_dir, settings.connect)
     return LandingTarget(
         tables, table.split, repeats, upkeep.after_commit, table.split.columns, update_births
     )
@@ -349,7 +350,7 @@ def last_known_target(table: DerivedTable, settings: RunSettings) -> ReplaceTarg
     rows, upkeep = tables[ROWS], Upkeep(tables.values(), table.definition.upkeep)
     assert isinstance(table.derivation, LastKnown)
     assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
-    update_births = keep_births(table.source, table.path, settings.connect)
+    update_births = keep_births(table.source, table.births_dir, settings.connect)
     return ReplaceTarget(rows, table.derivation, upkeep.after_commit, update_births)
 
 
@@ -357,7 +358,7 @@ def append_target(table: DerivedTable, settings: RunSettings) -> AppendTarget:
     """Return the target of a table whose query has state."""
     tables = table.open()
     upkeep = Upkeep(tables.values(), table.definition.upkeep)
-    checkpoint = table.path / CHECKPOINT_NAME
-    update_births = keep_births(table.source, table.path, settings.connect)
+    checkpoint = table.job_dir
+    update_births = keep_births(table.source, table.births_dir, settings.connect)
     derive = table.derivation.derive
     return AppendTarget(tables[ROWS], derive, checkpoint, upkeep.after_commit, update_births)

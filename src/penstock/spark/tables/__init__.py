@@ -10,7 +10,7 @@
     landing_target  lands rows and dead letters together, and keeps the invariant of both tables
     delta           a Delta table, through delta_actions and delta_log
     directory       a plain directory of Parquet files; iceberg: an Iceberg table, of
-                    iceberg_files and iceberg_types, with synced_io below it
+                    iceberg_files and iceberg_types, with iceberg_io below it
     rewriting       writes files again without some of their rows, or merged
     upkeep          the maintenance of a table: tiers chooses files to merge, iceberg_history
                     expires snapshots, upkeep_record has the result of the last upkeep

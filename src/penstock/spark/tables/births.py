@@ -12,20 +12,20 @@ from penstock.stream.client import StreamClient
 
 
 def keep_births(
-    source: DeclaredTable, path: Path, connect: Callable[[], StreamClient]
+    source: DeclaredTable, directory: Path, connect: Callable[[], StreamClient]
 ) -> Callable[[], None]:
     """Let the split of a declared table decode with births, which are kept beside a table.
 
     Args:
         source: the declared table.
-        path: the directory of the table that keeps them: the same, or one derived from it.
+        directory: the directory of this machine that keeps them (`config.table_places`).
         connect: returns a client of the stream service.
 
     Returns:
         A function to call before each batch is decoded: it adds the births up to the end of the
         log.
     """
-    store = _birth_store(source, path)
+    store = _birth_store(source, directory)
     if store is None:
         return lambda: None
     source.split.births = store.load
@@ -37,27 +37,26 @@ def keep_births(
     return update
 
 
-def preview_births(source: DeclaredTable, path: Path | None, client: StreamClient) -> None:
+def preview_births(source: DeclaredTable, directory: Path | None, client: StreamClient) -> None:
     """Let the split of a declared table decode with the births that a job would have now.
 
     Args:
         source: the declared table.
-        path: the directory of the table that keeps births, which is not changed; None if there is
-            none.
+        directory: the directory that keeps births, which is not changed; None if there is none.
         client: a client of the stream service.
 
     Raises:
         PenstockError: the log cannot be read.
     """
-    store = _birth_store(source, path)
+    store = _birth_store(source, directory)
     if store is not None:
         births = store.preview(client)
         source.split.births = lambda: births
 
 
-def _birth_store(source: DeclaredTable, path: Path | None) -> BirthStore | None:
+def _birth_store(source: DeclaredTable, directory: Path | None) -> BirthStore | None:
     """Return the births that a declared table needs; None if its decoder needs none."""
     if source.definition.decoder.kind != "sparkplug_b":
         return None
-    directory = None if path is None else path / DIRECTORY_NAME
-    return BirthStore(directory, source.stream, birth_filters(source.topic_filter))
+    path = None if directory is None else directory / DIRECTORY_NAME
+    return BirthStore(path, source.stream, birth_filters(source.topic_filter))

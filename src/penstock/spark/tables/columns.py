@@ -8,7 +8,6 @@ it. Nothing else may change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout
+from penstock.spark.storage.location import Location
 from penstock.stream.rows import STREAM_SCHEMA
 
 DATE: Final = "date"
@@ -71,12 +71,12 @@ def is_declared_anew(present: pa.Schema, partition_by: Sequence[str], layout: La
 
 
 def columns_to_add(
-    path: Path,
+    location: Location,
     present: pa.Schema,
     declared: pa.Schema,
     can_widen: CanWiden = lambda _present, _: False,
 ) -> list[pa.Field]:
-    """Return declared columns that the table in `path` lacks, or has with a narrower type.
+    """Return declared columns that the table in `location` lacks, or has with a narrower type.
 
     Raises:
         ConfigError: the table has a column with another type, or in another case.
@@ -88,7 +88,7 @@ def columns_to_add(
             continue
         if not can_widen(found, field):
             raise ConfigError(
-                f"the table in {path} has the column {field.name} of type {found.type}, and"
+                f"the table in {location} has the column {field.name} of type {found.type}, and"
                 f" {field.type} is declared; give the new one another name, or land in another"
                 " table"
             )
@@ -98,18 +98,18 @@ def columns_to_add(
     for field in added:
         if field.name.lower() in names_by_lower_case:
             raise ConfigError(
-                f"the table in {path} has the column {names_by_lower_case[field.name.lower()]}, and"
-                f" {field.name} is declared: Spark ignores case, so write the name as it was, or"
-                " give the new column another name"
+                f"the table in {location} has the column {names_by_lower_case[field.name.lower()]},"
+                f" and {field.name} is declared: Spark ignores case, so write the name as it was,"
+                " or give the new column another name"
             )
     return wider + added
 
 
-def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:
-    """Raise ConfigError if the table in `path` has other partition fields than the layout."""
+def check_partitions(location: Location, present: Sequence[str], layout: Layout) -> None:
+    """Raise ConfigError if the table in `location` has other partition fields than the layout."""
     if tuple(present) != layout.partition_by:
         raise ConfigError(
-            f"the table in {path} is partitioned by {_join_names(present)}, and"
+            f"the table in {location} is partitioned by {_join_names(present)}, and"
             f" {_join_names(layout.partition_by)} is declared; land in another table"
         )
 

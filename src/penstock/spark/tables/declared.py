@@ -10,27 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Literal
 
 import pyarrow as pa
 
 from penstock.config.decoder import Column
-from penstock.config.table import IcebergNames, TableDefinition
+from penstock.config.table import TableDefinition
 from penstock.decoding.casts import Cast
 from penstock.decoding.factory import make_decoder, pin_schema
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.options import parse_options
 from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.decoding_split import MESSAGE_ID, DecodingSplit
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, LandedTable, Selection
+from penstock.spark.tables.places import TablePlaces
 from penstock.stream.rows import STREAM_SCHEMA
-
-CATALOG_NAME: Final = "iceberg.db"
-"""The SQLite catalog of Iceberg tables, in tables.dir."""
 
 _PARTITION_COLUMN: Final = re.compile(r"[\w-]+")
 
@@ -40,8 +38,7 @@ class DeclaredTable:
 
     Args:
         definition: the declaration.
-        tables_dir: the default directory of tables.
-        iceberg: the names of the Iceberg catalog.
+        places: the directories of tables, and their catalog.
 
     Raises:
         ConfigError: the declaration contradicts itself, or names a file that cannot be used.
@@ -56,8 +53,7 @@ class DeclaredTable:
     def __init__(
         self,
         definition: TableDefinition,
-        tables_dir: Path,
-        iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
+        places: TablePlaces,
     ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self._unpinned_definition = definition
@@ -66,13 +62,14 @@ class DeclaredTable:
         self.definition = definition
         self.name = definition.name
         self.stream = definition.stream
-        self.path = Path(definition.path or tables_dir / definition.name).absolute()
-        self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
+        self.location = places.table(definition.name, definition.path)
+        self.dead_letters_location = self.location.with_name(f"{self.location.name}_dead_letters")
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.split = DecodingSplit(definition, self.schema)
-        self._tables_dir = tables_dir
-        self._iceberg = iceberg
+        self.job_dir = places.job_dir(self.location)
+        self.births_dir = places.births_dir(self.location)
+        self._places = places
 
     def selection(self, epoch: str) -> Selection:
         """Return the selection of the table in the log with this epoch."""
@@ -80,12 +77,12 @@ class DeclaredTable:
 
     def open(self) -> dict[str, LandedTable]:
         """Return the tables `ROWS` and `DEAD_LETTERS`; neither need exist yet."""
-        definition, locations = self.definition, (self._tables_dir, self._iceberg)
-        rows = (self.path, self.schema, definition.partition_by)
-        dead_letters = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
+        definition, places = self.definition, self._places
+        rows = (self.location, self.schema, definition.partition_by)
+        dead_letters = (self.dead_letters_location, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: open_table(definition.format, *rows, *locations, definition.partitions_max),
-            DEAD_LETTERS: open_table(definition.format, *dead_letters, *locations),
+            ROWS: open_table(definition.format, *rows, places, definition.partitions_max),
+            DEAD_LETTERS: open_table(definition.format, *dead_letters, places),
         }
 
     @property
@@ -101,7 +98,7 @@ class DeclaredTable:
             ConfigError: a table cannot have this schema.
             RegistryUnavailable: the registry does not answer.
         """
-        newest = DeclaredTable(self._unpinned_definition, self._tables_dir, self._iceberg)
+        newest = DeclaredTable(self._unpinned_definition, self._places)
         return self if newest.version == self.version else newest
 
     def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
@@ -115,7 +112,7 @@ class DeclaredTable:
         }
         update = {"decoder": decoder.model_copy(update={"columns": columns})}
         definition = self.definition.model_copy(update=update)
-        table = DeclaredTable(definition, self._tables_dir, self._iceberg)
+        table = DeclaredTable(definition, self._places)
         table._unpinned_definition = self._unpinned_definition
         return table
 
@@ -138,37 +135,34 @@ def _arrow_type(column: Column) -> pa.DataType:
 
 def open_table(
     form: Literal["delta", "iceberg", "parquet"],
-    path: Path,
+    location: Location,
     schema: pa.Schema,
     partition_by: tuple[str, ...],
-    tables_dir: Path,
-    iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
+    places: TablePlaces,
     partitions_max: int = PARTITIONS_MAX,
 ) -> LandedTable:
     """Return a table of this format, which need not exist yet.
 
     Args:
         form: the format.
-        path: the directory of the table.
+        location: the directory of the table.
         schema: the columns of the table.
         partition_by: the texts of the partition fields.
-        tables_dir: the directory of the Iceberg catalog.
-        iceberg: the names of the Iceberg catalog and namespace.
+        places: the directories of tables, and their catalog.
         partitions_max: the most partitions in which one commit may have files.
     """
     table: LandedTable
     match form:
         case "delta":
-            table = DeltaMessageTable(path, schema, partition_by)
+            table = DeltaMessageTable(location, schema, partition_by)
         case "iceberg":
             from penstock.spark.tables.iceberg import IcebergTable
 
-            catalog = tables_dir.absolute() / CATALOG_NAME
-            table = IcebergTable(path, schema, partition_by, catalog, iceberg)
+            table = IcebergTable(location, schema, partition_by, places.catalog, places.iceberg)
         case "parquet":
             from penstock.spark.tables.directory import ParquetDirectory
 
-            table = ParquetDirectory(path, schema, partition_by)
+            table = ParquetDirectory(location, schema, partition_by)
     table.layout = replace(table.layout, partitions_max=partitions_max)
     return table
 

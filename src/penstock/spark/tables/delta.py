@@ -17,10 +17,10 @@ The table's log is trusted only once it is on disk (`penstock.spark.tables.delta
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -28,7 +28,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
-from penstock.spark.parquet_files import Layout, NewFile, touch
+from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.storage.leftovers import release, remove_leftovers
+from penstock.spark.storage.local import LocalLocation
+from penstock.spark.storage.location import FoundFile, Location
+from penstock.spark.storage.opening import PathOrUrl, check_store, delta_options, location_of
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.delta_actions import (
     add_action,
@@ -39,6 +43,7 @@ from penstock.spark.tables.delta_actions import (
     remove_action,
 )
 from penstock.spark.tables.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
+from penstock.spark.tables.delta_transactions import AppTransactions
 from penstock.spark.tables.landed_table import (
     Contents,
     FindNumber,
@@ -72,28 +77,28 @@ checkpoint repeats their names. Upkeep removes files by their own age (`touch`).
 _MISREAD_CHARACTERS: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
-def table_directory(path: Path) -> Path:
-    """Return the absolute form of `path`.
+def checked_location(table: PathOrUrl) -> Location:
+    """Return the directory of a table, which a path or a URL names.
 
     Raises:
         ConfigError: the deltalake package would look for the table elsewhere, because it reads some
             characters of a path as parts of a URL.
     """
-    absolute = path.absolute()
-    misread = _MISREAD_CHARACTERS.search(str(absolute))
+    location = location_of(table)
+    misread = _MISREAD_CHARACTERS.search(location.uri)
     if misread is not None:
         raise ConfigError(
-            f"the table's directory {absolute} has {misread.group()} in its path, which the Delta"
+            f"the table's directory {location} has {misread.group()} in its path, which the Delta"
             " library reads as part of a URL; choose another directory"
         )
-    return absolute
+    return location
 
 
 class DeltaMessageTable:
     """A Delta table of messages, which need not exist yet. For one thread at a time.
 
     Args:
-        path: the directory of the table.
+        location: the directory of the table: a path, a URL, or the place.
         schema: the columns of the table.
         partition_by: the columns by which the table is partitioned.
 
@@ -101,12 +106,16 @@ class DeltaMessageTable:
         ConfigError: the path has characters that the Delta library misreads.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
-        self.path = table_directory(path)
-        self.layout = Layout(str(self.path), schema, partition_by)
+    def __init__(
+        self, location: PathOrUrl, schema: pa.Schema, partition_by: tuple[str, ...]
+    ) -> None:
+        self.location = checked_location(location)
+        self.layout = Layout(self.location, schema, partition_by)
         self._schema = Schema.from_arrow(schema)
         self._delta: DeltaTable | None = None
-        self._log = SyncedLog(self.path)
+        self._log = SyncedLog(self.location)
+        self._transactions = AppTransactions(self.location / LOG_DIRECTORY)
+        self._options: dict[str, str] | None = None
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
@@ -114,6 +123,8 @@ class DeltaMessageTable:
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Check the table and add missing columns; see `LandedTable`."""
+        if add:
+            check_store(self.location)
         delta = self._refresh()
         self._check_selection(delta, selection)
         if delta is None:
@@ -124,8 +135,8 @@ class DeltaMessageTable:
             if add:
                 self._declare_anew(selection)
             return
-        check_partitions(self.path, partition_by, self.layout)
-        added = columns_to_add(self.path, present, pa.schema(self._schema))
+        check_partitions(self.location, partition_by, self.layout)
+        added = columns_to_add(self.location, present, pa.schema(self._schema))
         if added and add:
             delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
             self._refresh()
@@ -133,7 +144,7 @@ class DeltaMessageTable:
     def _declare_anew(self, selection: Selection) -> None:
         """Give a table without rows the declared columns and partitions; what has landed stays."""
         self._create([], selection, CommitProperties(max_commit_retries=0), mode="overwrite")
-        self._delta, self._log = None, SyncedLog(self.path)
+        self._delta, self._log = None, SyncedLog(self.location)
         self._refresh()
 
     def _create(
@@ -144,14 +155,15 @@ class DeltaMessageTable:
         mode: Literal["error", "overwrite"] = "error",
     ) -> None:
         create_table_with_add_actions(
-            str(self.path),
+            self.location.uri,
             self._schema,
             actions,
             mode=mode,
             partition_by=[*self.layout.partition_by],
-            name=self.path.name,
+            name=self.location.name,
             description=selection.description,
             configuration=_PROPERTIES,
+            storage_options=delta_options(self.location),
             commit_properties=properties,
         )
 
@@ -166,8 +178,8 @@ class DeltaMessageTable:
         found = delta.metadata().description or "something that Penstock did not land"
         if found != selection.description:
             raise ConfigError(
-                f"the table in {self.path} holds {found}; land {selection.description} in another"
-                " one"
+                f"the table in {self.location} holds {found}; land {selection.description} in"
+                " another one"
             )
 
     def can_widen(self, _present: pa.Field, _wanted: pa.Field) -> bool:
@@ -176,16 +188,16 @@ class DeltaMessageTable:
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
-        return Landed.stored(_finder(self._refresh()), selection)
+        return Landed.stored(self._finder(self._refresh()), selection)
 
     def epochs(self) -> tuple[str, ...]:
         """Return the epochs that the table has received, in that order; see `LandedTable`."""
         delta = self._refresh()
-        return () if delta is None else epochs_of(delta)
+        return () if delta is None else epochs_of(delta, self._finder(delta))
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
-        return _finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
+        return self._finder(self._refresh())(QueryBatch(query_id, 0).transaction_id)
 
     def commit(
         self, batch: PlannedBatch, files: Sequence[NewFile], replaced: Collection[str] = ()
@@ -203,7 +215,7 @@ class DeltaMessageTable:
             # Read the table once: Delta refuses the commit if another one follows that version.
             delta = self._refresh()
             self._check_selection(delta, batch.selection)  # another job may have created the table
-            find = _finder(delta)
+            find = self._finder(delta)
             obstacle = batch.obstacle(find)
             if obstacle is not None:
                 return obstacle
@@ -211,7 +223,7 @@ class DeltaMessageTable:
             removed = [file for file in present if file["path"] in replaced]
             if len(removed) < len(replaced):
                 return Outcome.OVERTAKEN
-            self._touch(replaced)
+            release(self.location, replaced)
             try:
                 self._write_commit(batch, batch.numbers(find, files), files, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
@@ -225,7 +237,7 @@ class DeltaMessageTable:
                 raise self._unknown_outcome(batch, failure) from failure
             return Outcome.LANDED
         raise TableCommitFailed(
-            f"{batch.description} could not be committed to {self.path}: {error}"
+            f"{batch.description} could not be committed to {self.location}: {error}"
         ) from error
 
     def replace(
@@ -243,13 +255,13 @@ class DeltaMessageTable:
             paths = [file["path"] for file in overlapping]
             if paths != rewritten_paths:  # else other jobs have only added files
                 values = [partition_values(file, self.layout.partition_by) for file in overlapping]
-                pairs = zip((self.path / path for path in paths), values, strict=True)
+                pairs = zip((self.location / path for path in paths), values, strict=True)
                 layout = with_columns_of(pa.schema(delta.schema()), self.layout)
                 kept_rows = rewrite_without(span, pairs, layout)
                 removed = [remove_action(*one) for one in zip(overlapping, values, strict=True)]
                 rewritten_paths = paths
-                self._touch(paths)
-            start = None if selection is None else delta.transaction_version(selection.key("start"))
+                release(self.location, paths)
+            start = None if selection is None else self._finder(delta)(selection.key("start"))
             start_transactions = (
                 [Transaction(selection.key("start"), span.start)]
                 if selection is not None and start is not None and span.start < start
@@ -270,7 +282,7 @@ class DeltaMessageTable:
                 continue
             self._log.sync()
             return
-        raise replacement_failed(span, self.path) from error
+        raise replacement_failed(span, self.location) from error
 
     def live_files(self) -> list[LiveFile] | None:
         """Return the present files of the table; None if there is no table."""
@@ -294,7 +306,7 @@ class DeltaMessageTable:
         for group in groups:
             files = [present[path] for path in group]
             values = [partition_values(file, self.layout.partition_by) for file in files]
-            pairs = zip((self.path / path for path in group), values, strict=True)
+            pairs = zip((self.location / path for path in group), values, strict=True)
             merged = rewrite_files(pairs, layout)
             actions += [
                 remove_action(*pair, moves=True) for pair in zip(files, values, strict=True)
@@ -302,7 +314,7 @@ class DeltaMessageTable:
             actions += [add_action(file, moves=True) for file in merged]
         if not actions:
             return True
-        self._touch(path for group in groups for path in group)
+        release(self.location, [path for group in groups for path in group])
         try:
             delta.create_write_transaction(
                 actions,
@@ -319,43 +331,46 @@ class DeltaMessageTable:
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
         delta = self._refresh()
-        return None if delta is None else contents_of(delta, self.path)
+        return None if delta is None else contents_of(delta, self.location)
 
     def present_files(self) -> list[str]:
         """Return the paths of the table's files, relative to its directory."""
         delta = self._refresh()
         return [] if delta is None else [file["path"] for file in files_of(delta)]
 
-    def recent_files(self, within: timedelta) -> list[Path]:
+    def recent_files(self, within: timedelta) -> list[Location]:
         """Return the files with rows that were received within this time before the newest row."""
         delta = self._refresh()
         files = [] if delta is None else files_of(delta)
         if within == timedelta.max:
-            return [self.path / file["path"] for file in files]
+            return [self.location / file["path"] for file in files]
         received = [(file["max.received_at"], file["path"]) for file in files]
         newest = max((at for at, _ in received if at is not None), default=None)
         return [
-            self.path / path
+            self.location / path
             for at, path in received
             if at is None or (newest is not None and newest - at <= within)
         ]
 
-    def files(self) -> list[tuple[Path, PartitionValues]]:
+    def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, each with the values of its partition; see `LandedTable`."""
         delta = self._refresh()
         return [
-            (self.path / file["path"], partition_values(file, self.layout.partition_by))
+            (self.location / file["path"], partition_values(file, self.layout.partition_by))
             for file in ([] if delta is None else files_of(delta))
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files that belong to no version of the table; return their names."""
         delta = self._refresh()
-        return [] if delta is None else vacuum(delta, older_than_h, remove=remove)
+        return [] if delta is None else vacuum(delta, self.location, older_than_h, remove=remove)
 
-    def _touch(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            touch(self.path / path)
+    def _finder(self, delta: DeltaTable | None) -> FindNumber:
+        """Return what finds the numbers that a version of the table stores."""
+        if delta is None:
+            return lambda _: None
+        numbers = self._transactions.at(delta.version())
+        return delta.transaction_version if numbers is None else numbers.get
 
     def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
         """Return LANDED if the table has the batch after an error; else raise
@@ -364,13 +379,13 @@ class DeltaMessageTable:
             delta = self._refresh()
         except TableError:
             delta = None
-        if batch.is_in(_finder(delta)):
+        if batch.is_in(self._finder(delta)):
             return Outcome.LANDED
         raise self._unknown_outcome(batch, failure) from failure
 
     def _unknown_outcome(self, batch: PlannedBatch, failure: Exception) -> TableCommitUnknown:
         return TableCommitUnknown(
-            f"it is not known whether {batch.description} was committed to {self.path}"
+            f"it is not known whether {batch.description} was committed to {self.location}"
             f" ({failure}); run the job again: it checks the table"
         )
 
@@ -414,54 +429,69 @@ class DeltaMessageTable:
     def _refresh(self) -> DeltaTable | None:
         """Return the newest version of the table, synced to disk; None if there is no table."""
         try:
-            if self._delta is not None and not self._log.has(self._delta.version()):
-                # Expired; or an older copy of the table was put back.
-                self._delta, self._log = None, SyncedLog(self.path)
+            options = delta_options(self.location)
+            if options != self._options or (
+                self._delta is not None and not self._log.has(self._delta.version())
+            ):  # Other credentials; or it expired, or an older copy of the table was put back.
+                self._options = options
+                self._delta, self._log = None, SyncedLog(self.location)
+                self._transactions = AppTransactions(self.location / LOG_DIRECTORY)
             if self._delta is not None:
                 if self._log.has(self._delta.version() + 1):
                     self._delta.update_incremental()
-            elif (self.path / LOG_DIRECTORY).is_dir():
-                self._delta = DeltaTable(self.path)
+            elif (self.location / LOG_DIRECTORY).has_files():
+                self._delta = open_delta(self.location)
             if self._delta is not None:
                 self._log.sync()
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake raises OSError, DeltaError and others
-            raise TableError(f"the table in {self.path} cannot be read: {error}") from error
+            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
         return self._delta
 
 
-def _finder(delta: DeltaTable | None) -> FindNumber:
-    return (lambda _: None) if delta is None else delta.transaction_version
+def open_delta(location: Location) -> DeltaTable:
+    """Open a table that exists."""
+    return DeltaTable(location.uri, storage_options=delta_options(location))
 
 
-def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
+def vacuum(delta: DeltaTable, location: Location, older_than_h: int, *, remove: bool) -> list[str]:
     """Remove files of this age that belong to no version of a table; return their names.
 
     Raises:
         TableError: the table cannot be cleaned.
     """
+    is_local = isinstance(location, LocalLocation)
     try:
-        return delta.vacuum(
+        old = delta.vacuum(
             retention_hours=older_than_h,
-            dry_run=not remove,
+            dry_run=not (remove and is_local),
             enforce_retention_duration=False,
             full=True,
         )
+        if is_local:
+            return old
+        found = (FoundFile(unquote(path), 0, 0.0) for path in old)
+        return remove_leftovers(location, found, older_than_h, remove=remove)
     except (DeltaError, OSError) as error:
-        raise TableError(f"the table in {delta.table_uri} cannot be cleaned: {error}") from error
+        raise TableError(f"the table in {location} cannot be cleaned: {error}") from error
 
 
-def epochs_of(delta: DeltaTable) -> tuple[str, ...]:
-    """Return the epochs that a table has received, in that order; see `LandedTable.epochs`."""
-    listed = stored_epochs(delta.transaction_version)
+def epochs_of(delta: DeltaTable, find: FindNumber | None = None) -> tuple[str, ...]:
+    """Return the epochs that a table has received, in that order; see `LandedTable.epochs`.
+
+    Args:
+        delta: the table.
+        find: finds the numbers that it stores; None to ask the table.
+    """
+    listed = stored_epochs(find or delta.transaction_version)
     if listed:
         return listed
     names = (file.get(f"{end}.epoch") for file in files_of(delta) for end in ("min", "max"))
     return tuple(sorted({name for name in names if name is not None}))
 
 
-def contents_of(delta: DeltaTable, path: Path) -> Contents:
+def contents_of(delta: DeltaTable, location: Location) -> Contents:
     """Return the contents of a table of messages."""
     files = files_of(delta)
     return Contents(
@@ -472,5 +502,5 @@ def contents_of(delta: DeltaTable, path: Path) -> Contents:
         size_bytes=sum(file["size_bytes"] for file in files),
         description=delta.metadata().description or "",
         epoch=next(reversed(epochs_of(delta)), None),
-        oldest_at=oldest_version_at(path),
+        oldest_at=oldest_version_at(location),
     )

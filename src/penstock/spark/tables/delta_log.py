@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from penstock.spark.parquet_files import sync
+from penstock.spark.storage.local import LocalLocation, sync
+from penstock.spark.storage.location import Location
 
 LOG_DIRECTORY: Final = "_delta_log"
 COMMITS_MIN: Final = 100
@@ -32,9 +33,9 @@ _FileState = tuple[int, int]
 class _Entry:
     """A file of the log that belongs to a version."""
 
-    def __init__(self, path: Path) -> None:
-        stem, _, ending = path.name.partition(".")
-        self.path = path
+    def __init__(self, name: str) -> None:
+        stem, _, ending = name.partition(".")
+        self.name = name
         self.version = int(stem)
         self.is_commit = ending == "json"
         self.is_checkpoint = (
@@ -43,11 +44,14 @@ class _Entry:
 
 
 class SyncedLog:
-    """Syncs the log of a table, which need not exist yet. For one thread at a time."""
+    """Syncs the log of a table, which need not exist yet. For one thread at a time.
 
-    def __init__(self, table: Path) -> None:
-        self._table = table
-        self._log = table / LOG_DIRECTORY
+    In an object store nothing is to be synced: what can be read there is durable.
+    """
+
+    def __init__(self, table: Location) -> None:
+        self._location = table / LOG_DIRECTORY
+        self._table = table.path if isinstance(table, LocalLocation) else None
         self._synced_commits = 0  # the number of commits, from 0 on, that are on disk
         self._synced_others: dict[str, _FileState] = {}
         """The state of each other file of the log when it was synced, by name."""
@@ -60,25 +64,25 @@ class SyncedLog:
         Usually that is the next commit, whose name is known: the log of a month may have a million
         files, too many to list for each batch.
         """
-        if (
-            not self._synced_commits
-            or _file_state(self._log / _LAST_CHECKPOINT) != self._checkpoint
-        ):
-            self._sync_whole()
+        if self._table is None:
+            return
+        log = self._table / LOG_DIRECTORY
+        if not self._synced_commits or _file_state(log / _LAST_CHECKPOINT) != self._checkpoint:
+            self._sync_whole(self._table, log)
             return
         known = self._synced_commits
-        while (commit := self._log / _COMMIT.format(self._synced_commits)).exists():
+        while (commit := log / _COMMIT.format(self._synced_commits)).exists():
             sync(commit)
             self._synced_commits += 1
         if self._synced_commits != known:
-            sync(self._log)
+            sync(log)
 
     def has(self, version: int) -> bool:
         """Return whether the log has the commit of this version.
 
         It looks up one name, while the deltalake package would list the whole log.
         """
-        return (self._log / _COMMIT.format(version)).exists()
+        return (self._location / _COMMIT.format(version)).exists()
 
     def expire_versions(self, versions_max: int) -> None:
         """Remove log files that the last versions do not need [Delta protocol, Metadata Cleanup].
@@ -90,29 +94,29 @@ class SyncedLog:
         Args:
             versions_max: the number of last versions that stay, at least COMMITS_MIN.
         """
-        found = [_Entry(path) for path in self._log.glob("[0-9]*")]
+        found = [_Entry(name) for name in self._location.names() if name[:1].isdecimal()]
         last = max((entry.version for entry in found if entry.is_commit), default=0)
         newest_removable = last - max(versions_max, COMMITS_MIN)
         checkpoints = [e for e in found if e.is_checkpoint and e.version <= newest_removable]
         newest = max(checkpoints, key=lambda entry: entry.version, default=None)
         if newest is None:
             return
-        sync(newest.path)
-        sync(self._log)
+        (self._location / newest.name).sync()
+        self._location.sync()
         for entry in sorted(found, key=lambda entry: entry.version):
             if entry.version < newest.version and (entry.is_commit or entry.is_checkpoint):
-                entry.path.unlink(missing_ok=True)
+                (self._location / entry.name).remove()
 
-    def _sync_whole(self) -> None:
-        checkpoint = _file_state(self._log / _LAST_CHECKPOINT)
+    def _sync_whole(self, table: Path, log: Path) -> None:
+        checkpoint = _file_state(log / _LAST_CHECKPOINT)
         commits: list[int] = []
         others: dict[str, _FileState] = {}
-        with os.scandir(self._log) as entries:
+        with os.scandir(log) as entries:
             for entry in entries:
                 stem, _, ending = entry.name.partition(".")
                 if ending == "json" and stem.isdecimal():
                     commits.append(int(stem))
-                elif state := _file_state(self._log / entry.name):  # else removed just now
+                elif state := _file_state(log / entry.name):  # else removed just now
                     others[entry.name] = state
         new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
         new += [
@@ -120,31 +124,32 @@ class SyncedLog:
         ]
         for name in new:
             with suppress(FileNotFoundError):
-                sync(self._log / name)
+                sync(log / name)
         if new:
-            sync(self._log)
+            sync(log)
         if not self._synced_commits:
-            sync(self._table)
-            sync(self._table.parent)
+            sync(table)
+            sync(table.parent)
         self._synced_commits = max([self._synced_commits, *(n + 1 for n in commits)])
         self._synced_others, self._checkpoint = others, checkpoint
 
 
-def oldest_version_at(table: Path) -> datetime | None:
+def oldest_version_at(table: Location) -> datetime | None:
     """Return the time of the oldest version that can be read from the log; None without a log.
 
     A version can be read if all commits are there since a checkpoint before it, or since the table
     was created.
     """
+    log = table / LOG_DIRECTORY
     found = [
         entry
-        for entry in map(_Entry, (table / LOG_DIRECTORY).glob("[0-9]*"))
+        for entry in map(_Entry, (name for name in log.names() if name[:1].isdecimal()))
         if entry.is_checkpoint or (entry.is_commit and entry.version == 0)
     ]
     oldest = min(found, key=lambda entry: entry.version, default=None)
     with suppress(FileNotFoundError):  # removed just now
         if oldest is not None:
-            return datetime.fromtimestamp(oldest.path.stat().st_mtime, UTC)
+            return datetime.fromtimestamp((log / oldest.name).stat().modified_at_s, UTC)
     return None
 
 

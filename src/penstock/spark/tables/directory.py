@@ -7,21 +7,20 @@
     write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ rename hidden files
                            the point of commit  └─ repeated by the next access, if interrupted
 
-A commit is a file with a new name (a hard link to a finished file), so that only one of two writers
-succeeds. It has the whole state; earlier commits are only history. Readers see the files of a
-commit appear one after another; with Delta or Iceberg they see them all at once.
+A commit is a file with a new name, which only one of two writers can create. It has the whole
+state; earlier commits are only history. Readers see the files of a commit appear one after another;
+with Delta or Iceberg they see them all at once. An object store has no renaming: there a file is
+copied.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import urllib.parse
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -35,10 +34,11 @@ from penstock.spark.parquet_files import (
     Layout,
     NewFile,
     hidden_name,
-    remove_old_files,
-    sync,
 )
 from penstock.spark.plain_types import read_rows
+from penstock.spark.storage.leftovers import remove_leftovers
+from penstock.spark.storage.location import FoundFile, Location
+from penstock.spark.storage.opening import PathOrUrl, check_store, location_of
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.landed_table import (
     Contents,
@@ -62,6 +62,8 @@ COMMITS_NAME: Final = "_penstock"
 
 COMMITS_KEPT: Final = 100
 """The number of last commits that stay; only the last one is needed."""
+
+_COMMIT_NAME: Final = re.compile(r"[0-9]+\.json")
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Most attempts at a commit while other writers commit first."""
@@ -97,33 +99,40 @@ class ParquetDirectory:
     """A directory of Parquet files, which need not exist yet. For one thread at a time.
 
     Args:
-        path: the directory.
+        location: the directory: a path, a URL, or the place.
         schema: the columns of the table.
         partition_by: the columns with a directory for each value.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
-        self.path = path
-        self.layout = Layout(str(path), schema, partition_by, is_read_by_name=True)
-        self._commits = path / COMMITS_NAME
+    def __init__(
+        self, location: PathOrUrl, schema: pa.Schema, partition_by: tuple[str, ...]
+    ) -> None:
+        self.location = location_of(location)
+        self.layout = Layout(self.location, schema, partition_by, is_read_by_name=True)
+        self._commits = self.location / COMMITS_NAME
+        self._applied = -1  # the last commit whose files have their names
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Check the table and add missing columns; see `LandedTable`."""
+        if add:
+            check_store(self.location)
         version, last = self._refresh()
         if last is None:
             return
         self._check_selection(last, selection)
         schema, partition_by = self.layout.schema, self.layout.partition_by
         if not is_declared_anew(last.schema, last.partition_by, self.layout) or self._files():
-            check_partitions(self.path, last.partition_by, self.layout)
-            added = columns_to_add(self.path, last.schema, schema)
+            check_partitions(self.location, last.partition_by, self.layout)
+            added = columns_to_add(self.location, last.schema, schema)
             schema = pa.schema([*last.schema, *added])
         if add and schema != last.schema:
             commit_record = msgspec.structs.replace(
                 last, columns=_serialize(schema), partition_by=partition_by, added=[], removed=[]
             )
             if not self._append(version + 1, commit_record):
-                raise TableCommitFailed(f"another job changed the table in {self.path}; try again")
+                raise TableCommitFailed(
+                    f"another job changed the table in {self.location}; try again"
+                )
 
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table; None if it does not exist."""
@@ -146,7 +155,7 @@ class ParquetDirectory:
         listed = stored_epochs(_finder(last))
         if listed:
             return listed
-        names = {name for path in self._files() for name in _offsets(self.path / path)[:2]}
+        names = {name for path in self._files() for name in _offsets(self.location / path)[:2]}
         return tuple(sorted(names))
 
     def last_batch(self, query_id: str) -> int | None:
@@ -175,7 +184,7 @@ class ParquetDirectory:
             if self._append(version + 1, commit_record):
                 return Outcome.LANDED
         raise TableCommitFailed(
-            f"{batch.description} could not be committed to {self.path}: other jobs came first"
+            f"{batch.description} could not be committed to {self.location}: other jobs came first"
         )
 
     def replace(
@@ -187,9 +196,9 @@ class ParquetDirectory:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
             assert last is not None, "there are rows to replace"
-            overlapping = [path for path in self._files() if _overlaps(self.path / path, span)]
+            overlapping = [path for path in self._files() if _overlaps(self.location / path, span)]
             if overlapping != rewritten_paths:  # else other jobs have only added files
-                pairs = ((self.path / path, _values(path)) for path in overlapping)
+                pairs = ((self.location / path, _values(path)) for path in overlapping)
                 kept_rows = rewrite_without(span, pairs, with_columns_of(last.schema, self.layout))
                 rewritten_paths = overlapping
             landed = last.landed
@@ -203,7 +212,7 @@ class ParquetDirectory:
             )
             if self._append(version + 1, commit_record):
                 return
-        raise replacement_failed(span, self.path)
+        raise replacement_failed(span, self.location)
 
     def live_files(self) -> list[LiveFile] | None:
         """Return [], or None without a table: readers of a directory could see an unfinished
@@ -219,51 +228,57 @@ class ParquetDirectory:
         version, last = self._refresh()
         if last is None:
             return None
-        files = [self.path / path for path in self._files()]
+        files = self._found_files()
         return Contents(
             version=version,
-            changed_at=datetime.fromtimestamp(self._commit_path(version).stat().st_mtime, UTC),
-            rows=sum(pq.read_metadata(file).num_rows for file in files),
+            changed_at=datetime.fromtimestamp(self._commit_path(version).stat().modified_at_s, UTC),
+            rows=sum(_rows(self.location / file.path) for file in files),
             files=len(files),
-            size_bytes=sum(file.stat().st_size for file in files),
+            size_bytes=sum(file.size_bytes for file in files),
             description=last.description,
             epoch=next(reversed(self.epochs()), None),
         )
 
-    def recent_files(self, within: timedelta) -> list[Path]:
+    def recent_files(self, within: timedelta) -> list[Location]:
         """Return the files with rows that were received within this time before the newest row."""
         if within == timedelta.max:
-            return [self.path / path for path in self._files()]
-        received = {path: _received_at(self.path / path) for path in self._files()}
+            return [self.location / path for path in self._files()]
+        received = {path: _received_at(self.location / path) for path in self._files()}
         newest = max(received.values(), default=None)
         return [
-            self.path / path
+            self.location / path
             for path, at in received.items()
             if newest is not None and newest - at <= within
         ]
 
-    def files(self) -> list[tuple[Path, PartitionValues]]:
+    def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, each with the values of its partition; see `LandedTable`."""
-        return [(self.path / path, _values(path)) for path in self._files()]
+        return [(self.location / path, _values(path)) for path in self._files()]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove hidden files of this age, which belong to no commit; return their names."""
         self._refresh()
-        return remove_old_files(
-            self.path.glob(f"**/{hidden_name('*.parquet')}"), older_than_h, remove=remove
-        )
+        hidden = [
+            file
+            for file in self.location.files()
+            if fnmatch(file.path.rpartition("/")[2], hidden_name("*.parquet"))
+        ]
+        return remove_leftovers(self.location, hidden, older_than_h, remove=remove)
 
     def _check_selection(self, last: _Commit, selection: Selection) -> None:
         if last.description != selection.description:
             raise ConfigError(
-                f"the table in {self.path} holds {last.description}; land"
+                f"the table in {self.location} holds {last.description}; land"
                 f" {selection.description} in another one"
             )
 
     def _files(self) -> list[str]:
         """Return the paths of the files that readers see, relative to the directory."""
-        found = self.path.glob("**/*.parquet")
-        return sorted(str(file.relative_to(self.path)) for file in found)
+        return [file.path for file in self._found_files()]
+
+    def _found_files(self) -> list[FoundFile]:
+        found = (file for file in self.location.files() if file.path.endswith(".parquet"))
+        return sorted(found, key=lambda file: file.path)
 
     def _refresh(self) -> tuple[int, _Commit | None]:
         """Return the number of the last commit and the commit; (-1, None) without one.
@@ -272,47 +287,39 @@ class ParquetDirectory:
         """
         try:
             version = max(
-                (int(path.stem) for path in self._commits.glob("[0-9]*.json")), default=-1
+                (int(name[:-5]) for name in self._commits.names() if _COMMIT_NAME.fullmatch(name)),
+                default=-1,
             )
             if version < 0:
                 return -1, None
-            last = msgspec.json.decode(self._commit_path(version).read_bytes(), type=_Commit)
-            sync(self._commits)
-            self._apply(last)
+            last = msgspec.json.decode(self._commit_path(version).read(), type=_Commit)
+            self._commits.sync()
+            self._apply(version, last)
         except (OSError, ValueError) as error:
-            raise TableError(f"the table in {self.path} cannot be read: {error}") from error
+            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
         return version, last
 
     def _append(self, version: int, commit_record: _Commit) -> bool:
         """Write a commit and apply it; return False if another writer has used its number."""
-        self._commits.mkdir(parents=True, exist_ok=True)
-        unfinished = self._commits / f".{uuid.uuid4().hex}"
-        unfinished.write_bytes(msgspec.json.encode(commit_record))
-        sync(unfinished)
-        try:
-            os.link(unfinished, self._commit_path(version))
-        except FileExistsError:
+        if not self._commit_path(version).create(msgspec.json.encode(commit_record)):
             return False
-        finally:
-            unfinished.unlink()
-        for directory in (self._commits, self.path, self.path.parent):
-            sync(directory)
-        self._apply(commit_record)
-        self._commit_path(version - COMMITS_KEPT).unlink(missing_ok=True)
+        self._apply(version, commit_record)
+        self._commit_path(version - COMMITS_KEPT).remove()
         return True
 
-    def _apply(self, commit_record: _Commit) -> None:
+    def _apply(self, version: int, commit_record: _Commit) -> None:
         """Rename and remove the files of a commit, except those for which that is done."""
+        if version == self._applied:
+            return
         for path in commit_record.removed:
-            (self.path / path).unlink(missing_ok=True)
+            (self.location / path).remove()
         for path in commit_record.added:
-            visible = self.path / path
+            visible = self.location / path
             hidden = visible.with_name(hidden_name(visible.name))
-            with suppress(FileNotFoundError):  # done before, or by another job
-                hidden.replace(visible)
-                sync(visible.parent)
+            hidden.move(visible)  # unless that was done before, or by another job
+        self._applied = version
 
-    def _commit_path(self, version: int) -> Path:
+    def _commit_path(self, version: int) -> Location:
         return self._commits / f"{version:020}.json"
 
 
@@ -339,7 +346,14 @@ def _values(path: str) -> dict[str, str | None]:
 
 
 @lru_cache(maxsize=100_000)
-def _offsets(file: Path) -> tuple[str, str, int, int]:
+def _rows(file: Location) -> int:
+    """Return the number of rows of a file (files never change)."""
+    with file.open_input() as content:
+        return int(pq.read_metadata(content).num_rows)
+
+
+@lru_cache(maxsize=100_000)
+def _offsets(file: Location) -> tuple[str, str, int, int]:
     """Return smallest and largest epoch, smallest and largest offset of a file (files never
     change)."""
     rows = read_rows(file, ["epoch", "offset"])
@@ -347,7 +361,7 @@ def _offsets(file: Path) -> tuple[str, str, int, int]:
     return epochs["min"], epochs["max"], offsets["min"], offsets["max"]
 
 
-def _overlaps(file: Path, span: Span) -> bool:
+def _overlaps(file: Location, span: Span) -> bool:
     low, high, first, last = _offsets(file)
     is_one_epoch = low == high
     return low <= span.epoch <= high and not (
@@ -356,6 +370,6 @@ def _overlaps(file: Path, span: Span) -> bool:
 
 
 @lru_cache(maxsize=100_000)
-def _received_at(file: Path) -> Any:
+def _received_at(file: Location) -> Any:
     rows = read_rows(file, ["received_at"])
     return pc.max(rows.column("received_at")).as_py()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS, PlannedBatch
 from penstock.spark.tables.landing_target import files_of_table
+from penstock.spark.tables.places import TablePlaces
 from penstock.spark.tables.sample import newest_messages
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
@@ -33,13 +33,13 @@ def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
     table = with_present_types(table)
     epoch = client.offsets(table.stream).epoch
     for present in table.open().values():
-        if present.path.exists():
+        if present.location.has_files():
             present.prepare(table.selection(epoch), add=False)
     messages = newest_messages(client, table.stream, table.topic_filter, count)
     with tempfile.TemporaryDirectory(prefix="penstock-validate-") as directory:
         definition = table.definition.model_copy(update={"path": ""})
-        temporary = DeclaredTable(definition, Path(directory))
-        preview_births(temporary, table.path, client)
+        temporary = DeclaredTable(definition, TablePlaces(directory))
+        preview_births(temporary, table.births_dir, client)
         return land_messages(temporary, epoch, messages.select(columns_read(table)))
 
 

@@ -21,6 +21,8 @@ from pyspark.sql.functions import col, count, lit
 from pyspark.sql.functions import max as largest
 from pyspark.sql.functions import min as smallest
 
+from penstock.spark.file_rows import rows_of_files
+from penstock.spark.schema import POSITION_SCHEMA
 from penstock.spark.tables.landed_table import LandedTable, Selection, Span
 
 TOPICS_NAMED_MAX: Final = 5
@@ -88,9 +90,9 @@ def summarize(erased: DataFrame) -> ErasedMessages | None:
 
 def _present(messages: DataFrame, tables: Sequence[LandedTable], span: Span) -> DataFrame:
     """Return the offsets of the span that are in any of the tables."""
-    files = [str(file) for table in tables for file in table.recent_files(timedelta.max)]
+    files = [file for table in tables for file in table.recent_files(timedelta.max)]
     if not files:
         return messages.select("offset").where(lit(False))
-    rows = messages.sparkSession.read.schema("epoch string, offset long").parquet(*files)
+    rows = rows_of_files(messages.sparkSession, files, POSITION_SCHEMA)
     is_inside = (col("epoch") == lit(span.epoch)) & col("offset").between(span.start, span.end - 1)
     return rows.where(is_inside).select("offset").distinct()

@@ -1,4 +1,4 @@
-"""Commits messages to an Iceberg table, with pyiceberg and a catalog in a SQLite file.
+"""Commits messages to an Iceberg table, with pyiceberg and a catalog: by default a SQLite file.
 
 Properties of the table have the same purpose as the application transactions of a Delta table. One
 Iceberg transaction changes them together with the files:
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -38,16 +38,20 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
-from penstock.spark.parquet_files import Layout, NewFile, remove_old_files
+from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.partition_fields import parse_partition
+from penstock.spark.storage.leftovers import remove_leftovers
+from penstock.spark.storage.location import Location
+from penstock.spark.storage.opening import PathOrUrl, location_in, location_of, settings_of
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
     oldest_at,
     oldest_kept_snapshot,
-    touch_files_before,
+    release_files_before,
     unreferenced_files,
 )
+from penstock.spark.tables.iceberg_io import SETTINGS, TableFileIO
 from penstock.spark.tables.iceberg_types import can_promote, iceberg_columns, to_iceberg_types
 from penstock.spark.tables.landed_table import (
     Contents,
@@ -70,7 +74,6 @@ from penstock.spark.tables.rewriting import (
     with_columns_of,
 )
 from penstock.spark.tables.stored_marks import stored_epochs
-from penstock.spark.tables.synced_io import SyncedFileIO
 from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
@@ -92,34 +95,43 @@ class IcebergTable:
     """An Iceberg table, which need not exist yet. For one thread at a time.
 
     Args:
-        path: the directory of the table.
+        location: the directory of the table: a path, a URL, or the place.
         schema: the columns of the table.
         partition_by: the texts of the partition fields.
-        catalog: the SQLite file of the catalog.
+        catalog: the SQLite file of the catalog, if `names` has no properties of another one.
         names: the names of the catalog, and of the namespace in it.
+
+    Raises:
+        ConfigError: there is no catalog.
     """
 
     def __init__(
         self,
-        path: Path,
+        location: PathOrUrl,
         schema: pa.Schema,
         partition_by: tuple[str, ...],
-        catalog: Path,
+        catalog: Path | None,
         names: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     ) -> None:
-        self.path = path
+        self.location = location_of(location)
+        if catalog is None and not names.properties:
+            raise ConfigError(
+                f"the table in {self.location} needs an Iceberg catalog that its readers can ask,"
+                " too: set tables.iceberg.properties, such as"
+                ' { type = "rest", uri = "https://…" } or { type = "sql", uri = "postgresql://…" }'
+            )
         self._fields = [parse_partition(text) for text in partition_by]
         self.layout = Layout(
-            str(path),
+            self.location,
             to_iceberg_types(schema),
             tuple(one.name for one in self._fields),
             keeps_partition_columns=True,
             transforms=tuple(one for one in self._fields if not one.is_column),
         )
         self._names = names
-        self._name = (names.namespace, path.name)
+        self._name = (names.namespace, self.location.name)
         self._catalog_path = catalog
-        self._catalog_cache: SqlCatalog | None = None
+        self._catalog_cache: Catalog | None = None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Check the table, add missing columns and widen others; see `LandedTable`."""
@@ -135,9 +147,9 @@ class IcebergTable:
                 self._catalog().drop_table(self._name)
                 self._create(selection, table.properties)
             return
-        check_partitions(self.path, partition_by, self.layout)
+        check_partitions(self.location, partition_by, self.layout)
         added = columns_to_add(
-            self.path, iceberg_columns(table), self.layout.schema, self.can_widen
+            self.location, iceberg_columns(table), self.layout.schema, self.can_widen
         )
         if added and add:
             with table.update_schema() as update:
@@ -199,7 +211,7 @@ class IcebergTable:
                 return self._look_up_outcome(batch, failure)
             return Outcome.LANDED
         raise TableCommitFailed(
-            f"{batch.description} could not be committed to {self.path}: {error}"
+            f"{batch.description} could not be committed to {self.location}: {error}"
         ) from error
 
     def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
@@ -209,7 +221,7 @@ class IcebergTable:
         if batch.is_in(_finder(table)):
             return Outcome.LANDED
         raise TableCommitUnknown(
-            f"it is not known whether {batch.description} was committed to {self.path}"
+            f"it is not known whether {batch.description} was committed to {self.location}"
             f" ({failure}); run the job again: it checks the table"
         ) from failure
 
@@ -238,7 +250,7 @@ class IcebergTable:
                 error = conflict
                 continue
             return
-        raise replacement_failed(span, self.path) from error
+        raise replacement_failed(span, self.location) from error
 
     def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
         """Add files to a transaction.
@@ -246,9 +258,9 @@ class IcebergTable:
         Their names are unique, so pyiceberg need not read all manifests to find duplicates.
         """
         if any(one.buckets for one in self._fields):
-            add_files(transaction, self.path, files)
+            add_files(transaction, self.location, files)
             return
-        paths = [str(self.path / file.path) for file in files]
+        paths = [(self.location / file.path).uri for file in files]
         transaction.add_files(paths, check_duplicate_files=False)
 
     def _rewrite_without(
@@ -259,9 +271,9 @@ class IcebergTable:
         pyiceberg cannot delete rows of a table with partition transforms.
         """
         overlapping = [task.file for task in table.scan(row_filter=row_filter).plan_files()]
-        paths = [_path(file.file_path) for file in overlapping]
+        places = [self._at(file.file_path) for file in overlapping]
         layout = with_columns_of(iceberg_columns(table), self.layout)
-        kept_rows = rewrite_without(span, [(path, {}) for path in paths], layout)
+        kept_rows = rewrite_without(span, [(place, {}) for place in places], layout)
         self._exchange(transaction, table, overlapping, kept_rows)
 
     def _exchange(
@@ -276,12 +288,16 @@ class IcebergTable:
             for old in removed:
                 snapshot.delete_data_file(old)
             for new in files:
-                snapshot.append_data_file(data_file(table.metadata, self.path, new))
+                snapshot.append_data_file(data_file(table.metadata, self.location, new))
 
     def live_files(self) -> list[LiveFile] | None:
         """Return the files of the table that have no delete files; None if there is no table."""
         table = self._refresh()
-        return None if table is None else [_live_file(table, file) for file in _whole_files(table)]
+        return (
+            None
+            if table is None
+            else [self._live_file(table, file) for file in _whole_files(table)]
+        )
 
     def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
         """Merge the files of each group, and expire earlier versions, in one commit."""
@@ -295,10 +311,12 @@ class IcebergTable:
         merged = [
             file
             for group in groups
-            for file in rewrite_files([(_path(path), {}) for path in group], layout)
+            for file in rewrite_files([(self._at(path), {}) for path in group], layout)
         ]
         oldest_kept = oldest_kept_snapshot(table, versions_max)
-        expired_count = 0 if oldest_kept is None else touch_files_before(table, oldest_kept)
+        expired_count = (
+            0 if oldest_kept is None else release_files_before(table, self.location, oldest_kept)
+        )
         changed_properties = {
             key: to for key, to in _PROPERTIES.items() if table.properties.get(key) != to
         }
@@ -335,21 +353,21 @@ class IcebergTable:
             oldest_at=oldest_at(table),
         )
 
-    def recent_files(self, within: timedelta) -> list[Path]:
+    def recent_files(self, within: timedelta) -> list[Location]:
         """Return the files with rows that were received within this time before the newest row."""
         table = self._refresh()
         if table is None:
             return []
         files = [task.file for task in table.scan().plan_files()]
         if within == timedelta.max:
-            return [_path(file.file_path) for file in files]
+            return [self._at(file.file_path) for file in files]
         received = [(_upper(table, file, "received_at"), file.file_path) for file in files]
         newest = max((at for at, _ in received), default=0)
         return [
-            _path(path) for at, path in received if timedelta(microseconds=newest - at) <= within
+            self._at(path) for at, path in received if timedelta(microseconds=newest - at) <= within
         ]
 
-    def files(self) -> list[tuple[Path, PartitionValues]]:
+    def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, which have all columns; see `LandedTable`."""
         return [(path, {}) for path in self.recent_files(timedelta.max)]
 
@@ -358,19 +376,36 @@ class IcebergTable:
         table = self._refresh()
         if table is None:
             return []
-        return remove_old_files(unreferenced_files(table, self.path), older_than_h, remove=remove)
+        leftovers = unreferenced_files(table, self.location)
+        return remove_leftovers(self.location, leftovers, older_than_h, remove=remove)
 
     def _check_selection(self, table: Table, selection: Selection) -> None:
         found = table.properties.get(_DESCRIPTION, "something that Penstock did not land")
         if found != selection.description:
             raise ConfigError(
-                f"the table in {self.path} holds {found}; land {selection.description} in another"
-                " one"
+                f"the table in {self.location} holds {found}; land {selection.description} in"
+                " another one"
             )
 
-    def _catalog(self) -> SqlCatalog:
+    def _at(self, uri: str) -> Location:
+        """Return the place of a file that the table names."""
+        return location_in(self.location, uri)
+
+    def _live_file(self, table: Table, file: DataFile) -> LiveFile:
+        return LiveFile(
+            path=file.file_path,
+            partition=tuple(file.partition[at] for at in range(len(file.partition))),
+            rows=file.record_count,
+            size_bytes=file.file_size_in_bytes,
+            first=(
+                _bound(table, file.lower_bounds, "epoch"),
+                _bound(table, file.lower_bounds, "offset"),
+            ),
+            written_at_s=self._at(file.file_path).stat().modified_at_s,
+        )
+
+    def _catalog(self) -> Catalog:
         if self._catalog_cache is None:
-            self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
             for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
                 try:
                     self._catalog_cache = self._open_catalog()
@@ -381,13 +416,20 @@ class IcebergTable:
         assert self._catalog_cache is not None
         return self._catalog_cache
 
-    def _open_catalog(self) -> SqlCatalog:
-        options = {
-            "uri": f"sqlite:///{self._catalog_path}?timeout=60",  # seconds, for a lock
-            "warehouse": str(self._catalog_path.parent),
-            "py-io-impl": f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}",
-        }
-        catalog = SqlCatalog(self._names.catalog, **options)
+    def _open_catalog(self) -> Catalog:
+        options = dict(self._names.properties)
+        if not options:
+            assert self._catalog_path is not None
+            self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
+            options = {
+                "type": "sql",
+                "uri": f"sqlite:///{self._catalog_path}?timeout=60",  # seconds, for a lock
+                "warehouse": str(self._catalog_path.parent),
+            }
+        options["py-io-impl"] = f"{TableFileIO.__module__}.{TableFileIO.__qualname__}"
+        if (settings := settings_of(self.location)) is not None:
+            options[SETTINGS] = settings.model_dump_json()
+        catalog = load_catalog(self._names.catalog, **options)
         catalog.create_namespace_if_not_exists(self._names.namespace)
         return catalog
 
@@ -404,7 +446,7 @@ class IcebergTable:
             catalog.create_table_transaction(
                 self._name,
                 self.layout.schema,
-                location=str(self.path),
+                location=self.location.uri,
                 properties={**others, **_PROPERTIES, _DESCRIPTION: selection.description},
             ) as transaction,
             transaction.update_spec() as spec,
@@ -420,7 +462,7 @@ class IcebergTable:
         except NoSuchTableError:
             return None
         except Exception as error:  # pyiceberg raises errors of SQLite, Arrow and the disk
-            raise TableError(f"the table in {self.path} cannot be read: {error}") from error
+            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
 
 
 def _finder(table: Table | None) -> FindNumber:
@@ -437,29 +479,11 @@ def _whole_files(table: Table) -> list[DataFile]:
     return [task.file for task in table.scan().plan_files() if not task.delete_files]
 
 
-def _live_file(table: Table, file: DataFile) -> LiveFile:
-    return LiveFile(
-        path=file.file_path,
-        partition=tuple(file.partition[at] for at in range(len(file.partition))),
-        rows=file.record_count,
-        size_bytes=file.file_size_in_bytes,
-        first=(
-            _bound(table, file.lower_bounds, "epoch"),
-            _bound(table, file.lower_bounds, "offset"),
-        ),
-        written_at_s=_path(file.file_path).stat().st_mtime,
-    )
-
-
 def _delete(transaction: Transaction, rows: str) -> None:
     """Delete the rows for which an expression is true, without a warning if there are none."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Delete operation did not match any records")
         transaction.delete(rows)
-
-
-def _path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def _upper(table: Table, file: DataFile, column: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, StringType
 
 from penstock.spark.parquet_files import NewFile
+from penstock.spark.storage.location import Location
 
 _EPOCH: Final = date(1970, 1, 1)
 
@@ -52,7 +52,7 @@ class QuickTransaction(Transaction):
         return self._cached_metadata[2]
 
 
-def add_files(transaction: Transaction, directory: Path, files: Sequence[NewFile]) -> None:
+def add_files(transaction: Transaction, directory: Location, files: Sequence[NewFile]) -> None:
     """Add files, whose paths are relative to the table's directory and new to the table."""
     if transaction.table_metadata.name_mapping() is None:  # the files have no field ids
         names = transaction.table_metadata.schema().name_mapping.model_dump_json()
@@ -62,17 +62,19 @@ def add_files(transaction: Transaction, directory: Path, files: Sequence[NewFile
             append.append_data_file(data_file(transaction.table_metadata, directory, file))
 
 
-def data_file(metadata: TableMetadata, directory: Path, file: NewFile) -> DataFile:
+def data_file(metadata: TableMetadata, directory: Location, file: NewFile) -> DataFile:
     """Return the manifest entry of a file, whose path is relative to the table's directory."""
-    path, schema = directory / file.path, metadata.schema()
+    place, schema = directory / file.path, metadata.schema()
+    with place.open_input() as content:
+        parquet_metadata = pq.read_metadata(content)
     statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=pq.read_metadata(path),
+        parquet_metadata=parquet_metadata,
         stats_columns=compute_statistics_plan(schema, metadata.properties),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=str(path),
+        file_path=place.uri,
         file_format=FileFormat.PARQUET,
         partition=_partition(metadata, json.loads(file.partition)),
         file_size_in_bytes=file.size_bytes,

@@ -1,7 +1,7 @@
 """Expires snapshots of an Iceberg table, and finds the files that no snapshot names.
 
     in the table ──replaced──▶ named by earlier snapshots ──expired──▶ named by none ──▶ removed
-                                                              └─ time of modification set to now:
+                                                              └─ released (storage.leftovers):
                                                                  stays for `leftovers_h` hours
 
 pyiceberg removes snapshots from the table's metadata and leaves their files in place. Readers that
@@ -12,18 +12,20 @@ that names them expires. Snapshots have no state that a landing needs (`iceberg`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from penstock.spark.parquet_files import touch
+from penstock.spark.storage.leftovers import release
+from penstock.spark.storage.location import FoundFile, Location
 
 _SCHEME: Final = "file://"
+_METADATA: Final = re.compile(r"metadata/[^/]+\.(avro|metadata\.json)")
 
 
 def oldest_kept_snapshot(table: Table, versions_max: int) -> Snapshot | None:
@@ -31,37 +33,37 @@ def oldest_kept_snapshot(table: Table, versions_max: int) -> Snapshot | None:
     return next(iter(_sorted_snapshots(table)[-versions_max:]), None)
 
 
-def touch_files_before(table: Table, kept: Snapshot) -> int:
-    """Set the time of modification to now for files that only snapshots before `kept` name.
+def release_files_before(table: Table, directory: Location, kept: Snapshot) -> int:
+    """Note that files which only snapshots before `kept` name are about to be named by none.
 
-    It is also set for some other files, which does no harm.
+    It is also noted of some other files, which does no harm.
 
     Returns:
         The number of snapshots before `kept`.
     """
     snapshots = _sorted_snapshots(table)
     expiring = [snapshot for snapshot in snapshots if snapshot.timestamp_ms < kept.timestamp_ms]
+    found: set[str] = set()
     for snapshot in expiring:
-        _touch(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            _touch(manifest.manifest_path)
+        found.add(snapshot.manifest_list)
+        found |= {manifest.manifest_path for manifest in snapshot.manifests(table.io)}
     for snapshot in [*expiring, kept] if expiring else []:
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.deleted_files_count:
-                _touch_deleted(table, manifest)
+                found |= _deleted_files(table, manifest)
+    prefix = f"{directory.uri}/"
+    inside = {_path_of(uri) for uri in found}
+    release(directory, [path.removeprefix(prefix) for path in inside if path.startswith(prefix)])
     return len(expiring)
 
 
-def unreferenced_files(table: Table, directory: Path) -> Iterator[Path]:
+def unreferenced_files(table: Table, directory: Location) -> Iterator[FoundFile]:
     """Yield the files of data and metadata in a table's directory that no snapshot names."""
     referenced = _referenced_files(table)
-    metadata = directory / "metadata"
-    for found in (
-        directory.glob("**/*.parquet"),
-        metadata.glob("*.avro"),
-        metadata.glob("*.metadata.json"),
-    ):
-        yield from (path for path in found if str(path) not in referenced)
+    for found in directory.files():
+        is_of_table = found.path.endswith(".parquet") or _METADATA.fullmatch(found.path)
+        if is_of_table and (directory / found.path).uri not in referenced:
+            yield found
 
 
 def oldest_at(table: Table) -> datetime | None:
@@ -88,18 +90,17 @@ def _referenced_files(table: Table) -> set[str]:
         referenced.add(path)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             referenced.add(entry.data_file.file_path)
-    return {_local_path(path) for path in referenced}
+    return {_path_of(uri) for uri in referenced}
 
 
-def _touch_deleted(table: Table, manifest: ManifestFile) -> None:
-    for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-        if entry.status == ManifestEntryStatus.DELETED:
-            _touch(entry.data_file.file_path)
+def _deleted_files(table: Table, manifest: ManifestFile) -> set[str]:
+    return {
+        entry.data_file.file_path
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        if entry.status == ManifestEntryStatus.DELETED
+    }
 
 
-def _touch(location: str) -> None:
-    touch(Path(_local_path(location)))
-
-
-def _local_path(location: str) -> str:
-    return location.removeprefix(_SCHEME)
+def _path_of(uri: str) -> str:
+    """Return the URI of a file as that of a place: pyiceberg may name a scheme for a path."""
+    return uri.removeprefix(_SCHEME)

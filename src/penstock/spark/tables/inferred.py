@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from penstock.spark.tables.births import preview_births
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
 from penstock.spark.tables.landed_table import DEAD_LETTERS
+from penstock.spark.tables.places import TablePlaces
 from penstock.stream.client import StreamClient
 
 
@@ -66,7 +66,7 @@ def _dead_letters(
     table: InferredTable, messages: pa.Table, client: StreamClient | None, stream: str
 ) -> dict[str, int]:
     definition = table.definition().model_copy(update={"stream": stream})
-    declared = DeclaredTable(definition, Path("tables"))
+    declared = DeclaredTable(definition, TablePlaces())
     if client is not None:
         preview_births(declared, None, client)
     topics = messages.column("topic")

@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from pathlib import Path
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.stored_marks import (
     EPOCHS,
     epoch_numbers,
@@ -329,7 +329,8 @@ class Contents:
 class LandedTable(Protocol):
     """A table, which need not exist yet. For one thread at a time."""
 
-    path: Path
+    location: Location
+    """The directory of the table."""
 
     layout: Layout
     """The layout of the table's rows in files."""
@@ -415,14 +416,14 @@ class LandedTable(Protocol):
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
 
-    def recent_files(self, within: timedelta) -> list[Path]:
+    def recent_files(self, within: timedelta) -> list[Location]:
         """Return the files with rows that were received within this time before the newest row.
 
         Files without statistics are included; for `timedelta.max` all files are returned, even if
         the table has no column `received_at`.
         """
 
-    def files(self) -> list[tuple[Path, PartitionValues]]:
+    def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, each with the values of partition columns that it may lack."""
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:

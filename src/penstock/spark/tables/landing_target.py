@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -28,6 +27,7 @@ from pyspark.sql import DataFrame
 from penstock.spark.arrow_maps import ArrowFunction
 from penstock.spark.parquet_files import NewFile, Split, file_writer
 from penstock.spark.ranges import WritableFrame
+from penstock.spark.storage.location import Location
 from penstock.spark.tables.erased import erased_messages
 from penstock.spark.tables.landed_table import (
     DEAD_LETTERS,
@@ -59,7 +59,7 @@ class Messages(Protocol):
 class RangeOfMessages(Messages, Protocol):
     """The messages of a range of the log."""
 
-    def without_rows_of(self, files: Sequence[Path], epoch: str, start: int) -> Messages:
+    def without_rows_of(self, files: Sequence[Location], epoch: str, start: int) -> Messages:
         """Return the messages without those from offset `start` on of which `files` have a row."""
 
 
@@ -129,10 +129,10 @@ class LandingTarget:
             end = self._dead_end(selection)
             if end < landed.dead_letters_end:
                 raise TableError(
-                    f"the dead letters in {self.dead_letters.path} are older than the rows in"
-                    f" {self.rows.path}: those of offsets {end} to {landed.dead_letters_end - 1}"
-                    " may be missing. Put back the newest copy of both tables, or remove both to"
-                    " land them anew from what is in the log"
+                    f"the dead letters in {self.dead_letters.location} are older than the rows"
+                    f" in {self.rows.location}: those of offsets {end} to"
+                    f" {landed.dead_letters_end - 1} may be missing. Put back the newest copy of"
+                    " both tables, or remove both to land them anew from what is in the log"
                 )
         return landed
 

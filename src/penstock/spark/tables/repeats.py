@@ -23,6 +23,7 @@ from pyspark.sql.functions import max as newest
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from penstock.spark.file_rows import rows_of_files
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT, DecodingSplit
 from penstock.spark.tables.landed_table import LandedTable, Span
@@ -89,7 +90,7 @@ class Repeats:
                 StructField(self._column, kind),
             ]
         )
-        found = messages.sparkSession.read.schema(row_schema).parquet(*map(str, files))
+        found = rows_of_files(messages.sparkSession, files, row_schema)
         if replaced is not None:
             is_inside = (col("epoch") == replaced.epoch) & (col("offset") >= replaced.start)
             found = found.where(~is_inside)

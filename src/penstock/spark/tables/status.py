@@ -89,7 +89,7 @@ def table_status(table: ConfiguredTable, client: StreamClient, checkpoint: Path)
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
-    upkeep = read_upkeep_record(tables[ROWS].path)
+    upkeep = read_upkeep_record(tables[ROWS].location)
     done = read_checkpoint(checkpoint).done if table.has_state else None
     measure_pace = offsets_per_second if table.has_state else read_pace
     per_second = measure_pace(checkpoint, time.time())

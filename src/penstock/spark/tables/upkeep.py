@@ -90,20 +90,22 @@ class Upkeep:
             if files is not None:
                 self._merge(table, files)
                 self._remove_orphans(table)
-                record = read_upkeep_record(table.path)
+                record = read_upkeep_record(table.location)
                 if record.failures:
-                    write_upkeep_record(table.path, replace(record, failures=0, failure=""))
+                    write_upkeep_record(table.location, replace(record, failures=0, failure=""))
         except Exception as error:
-            logger.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
+            logger.warning(
+                "upkeep of %s failed, and is tried again later: %s", table.location, error
+            )
             with suppress(OSError):
-                record = read_upkeep_record(table.path)
+                record = read_upkeep_record(table.location)
                 failed = replace(
                     record,
                     failed_at_s=self._now_s(),
                     failures=record.failures + 1,
                     failure=str(error),
                 )
-                write_upkeep_record(table.path, failed)
+                write_upkeep_record(table.location, failed)
             return False
         return True
 
@@ -117,22 +119,22 @@ class Upkeep:
         )
         if done and groups:
             merged = replace(
-                read_upkeep_record(table.path),
+                read_upkeep_record(table.location),
                 merged_at_s=self._now_s(),
                 merged_files=sum(len(group) for group in groups),
                 merged_into=len(groups),
                 merged_bytes=sum(file.size_bytes for group in groups for file in group),
                 merged_in_s=self._clock_s() - started_s,
             )
-            write_upkeep_record(table.path, merged)
+            write_upkeep_record(table.location, merged)
 
     def _remove_orphans(self, table: LandedTable) -> None:
-        record = read_upkeep_record(table.path)
+        record = read_upkeep_record(table.location)
         if 0 <= self._now_s() - record.swept_at_s < SWEEP_S:
             return
         removed = table.remove_orphans(self._definition.leftovers_h, remove=True)
         swept = replace(record, swept_at_s=self._now_s(), swept_files=len(removed))
-        write_upkeep_record(table.path, swept)
+        write_upkeep_record(table.location, swept)
 
 
 def _within_budget(groups: Sequence[list[LiveFile]], bytes_max: int) -> list[list[LiveFile]]:

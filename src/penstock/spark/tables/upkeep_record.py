@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-_RECORD_PATH: Final = Path("_penstock", "upkeep.json")
+from penstock.spark.storage.location import Location
+
+_RECORD_PATH: Final = "_penstock/upkeep.json"
 
 
 class UpkeepRecord(msgspec.Struct, frozen=True):
@@ -65,20 +66,16 @@ class UpkeepRecord(msgspec.Struct, frozen=True):
             yield "nothing yet"
 
 
-def read_upkeep_record(table: Path) -> UpkeepRecord:
+def read_upkeep_record(table: Location) -> UpkeepRecord:
     """Return the record of the table in this directory; an empty one if it cannot be read."""
     with suppress(OSError, msgspec.DecodeError):  # ValidationError is a DecodeError
-        return msgspec.json.decode((table / _RECORD_PATH).read_bytes(), type=UpkeepRecord)
+        return msgspec.json.decode((table / _RECORD_PATH).read(), type=UpkeepRecord)
     return UpkeepRecord()
 
 
-def write_upkeep_record(table: Path, record: UpkeepRecord) -> None:
-    """Write the record of the table in this directory, without syncing it."""
-    path = table / _RECORD_PATH
-    path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.new")
-    unfinished.write_bytes(msgspec.json.encode(record))
-    unfinished.replace(path)
+def write_upkeep_record(table: Location, record: UpkeepRecord) -> None:
+    """Write the record of the table in this directory."""
+    (table / _RECORD_PATH).write(msgspec.json.encode(record))
 
 
 def _time(seconds: float) -> str:

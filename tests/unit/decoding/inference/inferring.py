@@ -18,6 +18,7 @@ from penstock.spark.tables.decoding_split import EMPTY_PAYLOAD
 from penstock.spark.tables.inferred import CheckedTable, infer_and_check_tables
 from penstock.spark.tables.landed_table import DEAD_LETTERS, ROWS
 from penstock.stream.rows import STREAM_SCHEMA
+from tests.support.places import places_in
 
 Messages = list[tuple[str, bytes]]
 
@@ -76,7 +77,7 @@ def inferred(messages: Messages, topics: str = "#") -> list[Landed]:
     assert declared == tuple(one.table.definition() for one in tried)
     found = []
     for one, definition in zip(tried, declared, strict=True):
-        table = DeclaredTable(definition, Path("tables"))
+        table = DeclaredTable(definition, places_in(Path("tables")))
         matching = [topic_matches(table.topic_filter, topic) for topic, _ in messages]
         parts = table.split(read.filter(pa.array(matching)))
         dead = parts[DEAD_LETTERS]
