@@ -3,7 +3,8 @@
 ::
 
       status says                               the operator
-      `etcdctl member remove`                   removes that server, adds it again with empty data
+      `etcdctl member remove`                   removes that server, adds it again with empty data,
+                                                once no other one is away
       `penstock cluster recover`, and no        waits whether it passes, and lets the member with
       member is the primary                     the newest view begin a new history
       `penstock cluster reseed`, beside a       replaces that member's view
@@ -158,7 +159,8 @@ class Operator:
 
     def _fill_anew(self, one: MemberState) -> None:
         assert isinstance(self._machines.nats, EtcdCluster)
-        self._machines.nats.fill_anew(one.node)
+        if not self._machines.nats.fill_anew(one.node):
+            return  # another server is away: it comes back first
         self._filled_anew += 1
         wait_for("another judgement", lambda: self._note_of(one.node) == "", _FILLED_S)
 

@@ -107,13 +107,14 @@ class EtcdCluster(LogServers[EtcdServer]):
         for server in self.servers:
             server.configure(self.servers, options)
 
-    def fill_anew(self, name: str) -> None:
+    def fill_anew(self, name: str) -> bool:
         """Remove a server from the cluster, add it again, and start it with empty data: what
-        `etcdctl` does for an operator."""
+        `etcdctl` does for an operator. Return False, and do nothing, while another one is away."""
         server = self.server(name)
-        other = next(one for one in self.servers if one is not server and one.is_healthy())
-        if server.is_running:
-            server.kill()
+        others = [one for one in self.servers if one is not server]
+        if not all(one.is_healthy() for one in others):
+            return False
+        other = others[0]
 
         def is_removed() -> bool:
             members = _post(other, "/v3/cluster/member/list", {}).get("members")
@@ -123,12 +124,15 @@ class EtcdCluster(LogServers[EtcdServer]):
             return members is not None and not found
 
         wait_for("the member to be removed", is_removed)
+        if server.is_running:
+            server.kill()
         wait_for(
             "the member to be added",
             lambda: _post(other, "/v3/cluster/member/add", {"peerURLs": [server.peer_url]}),
         )
         server.begin_anew()
         server.start()
+        return True
 
     def begin_new(self) -> None:
         """Let servers that do not run begin a new cluster, with empty data."""

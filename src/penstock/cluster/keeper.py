@@ -34,8 +34,9 @@ _BY_HAND_NATS: Final = (
     " others; not while another server is away"
 )
 _BY_HAND_ETCD: Final = (
-    "stop it, `etcdctl member remove` it and `etcdctl member add` it again, move its data directory"
-    " aside, and start it with --initial-cluster-state existing; not while another server is away"
+    "`etcdctl member remove` it, which etcd refuses while another server is away, stop it, move its"
+    " data directory aside, `etcdctl member add` it again, and start it with"
+    " --initial-cluster-state existing"
 )
 
 

@@ -17,6 +17,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from penstock.decoding.registry import RegistryUnavailable
 from penstock.errors import (
     ConfigError,
@@ -61,7 +63,7 @@ def translate_spark_error(error: Exception, log: Path) -> PenstockError:
         error: the error that Spark raised or reported.
         log: file with Spark's output, named in a SparkFailed if it exists.
     """
-    text = str(error)
+    text = _text_of(error)
     found = _PENSTOCK_ERROR.search(text)
     if found is not None:
         return _KINDS[found[1]](found[2].strip())
@@ -73,7 +75,16 @@ def error_sentence(error: BaseException) -> str:
     """Return an error in one sentence, with its class if it is not one of Penstock's."""
     if isinstance(error, PenstockError):
         return str(error)
-    return _describe(type(error).__name__, str(error))
+    return _describe(type(error).__name__, _text_of(error))
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the text of an error; that of a Java exception is asked of Java, which may have
+    ended."""
+    try:
+        return str(error)
+    except (OSError, Py4JError):
+        return "what it was cannot be told, because Java has ended"
 
 
 def find_cause(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.spark.failures import (
@@ -102,3 +103,17 @@ def test_an_error_of_several_lines_from_a_library_is_one_sentence() -> None:
     assert str(error) == (
         "batch 0 could not be committed: Generic error ↳ Not a directory (os error 20)"
     )
+
+
+class _OfJava(Py4JError):  # type: ignore[misc]  # it has no types
+    """Its text is asked of Java, as that of an exception of Java is."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_an_error_of_a_java_that_has_ended_is_a_sentence(tmp_path: Path) -> None:
+    """The command ended with a traceback: the text is asked of Java when it is shown."""
+    assert error_sentence(_OfJava()).startswith("_OfJava: what it was cannot be told, because Java")
+    told = translate_spark_error(_OfJava(), tmp_path / "spark.log")
+    assert "because Java has ended" in str(told)

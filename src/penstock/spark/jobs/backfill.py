@@ -25,6 +25,7 @@ from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -135,7 +136,7 @@ def backfill(
                 messages if erased is None or restores_erased else messages.without(erased_offsets)
             )
             files = target.write(remaining, span.start, replaced=span)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise translate_spark_error(error, table.job_dir / LOG_NAME) from error
         target.replace(span, selection, files)
         rows, dead_letters = (files_of_table(files, name) for name in (ROWS, DEAD_LETTERS))

@@ -29,6 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -182,7 +183,7 @@ class Landing(TableJob):
                         break
                     self._pause(begun_s + max(settings.trigger_s, IDLE_S))
             steps.store_passed()
-        except (PySparkException, StreamUnavailable) as error:
+        except (PySparkException, Py4JError, StreamUnavailable) as error:
             if self._is_ending:  # what it waited for was cancelled
                 return
             if isinstance(error, StreamUnavailable):

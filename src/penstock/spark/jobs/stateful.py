@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from typing import Final, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -170,7 +171,7 @@ class StatefulLanding(TableJob):
                     if query.isActive:  # `_watch` raised an error
                         query.stop()
                 return
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 raise translate_spark_error(error, settings.log_file) from error
             except SparkFailed as failure:
                 is_late = PLANNER_LATE in f"{failure} {failure.__cause__}"
