@@ -5,9 +5,11 @@ Loopback and its ports belong to the script alone, so that the ports of the page
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,10 @@ from tests.support.environment import environment
 
 _DOCUMENTS: Final = Path(__file__).resolve().parents[2] / "docs"
 _NETWORK: Final = ("unshare", "--map-root-user", "--net")
+_PROCESSES: Final = ("--pid", "--fork", "--kill-child", "--mount-proc")
+"""Process identifiers of its own, and a /proc that has them: Spark's Java asks there whether a
+worker lives, and in that of the machine it found others, or none."""
+
 _BEGIN: Final = "set -eu\nip link set lo up\n"
 _BLOCK: Final = re.compile(
     r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL
@@ -45,7 +51,7 @@ def follow(script: str, directory: Path, limit_s: float) -> str:
     """
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("unshare or ip is not installed")
-    if subprocess.run([*_NETWORK, "true"], capture_output=True, check=False).returncode != 0:
+    if not _can_be_had(*_NETWORK):
         pytest.skip("a network of its own cannot be had here")
     programs = directory / "bin"
     programs.mkdir()
@@ -53,15 +59,25 @@ def follow(script: str, directory: Path, limit_s: float) -> str:
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {rest}"$@"\n')
         program.chmod(0o755)
-    answer = subprocess.run(
-        [*_NETWORK, "--pid", "--fork", "--kill-child", "bash", "-c", _BEGIN + script],
+    own = _PROCESSES if _can_be_had(*_NETWORK, *_PROCESSES) else ()
+    process = subprocess.Popen(
+        [*_NETWORK, *own, "bash", "-c", _BEGIN + script],
         cwd=directory,
         env=environment({}) | {"PATH": f"{programs}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=limit_s,
-        check=False,
+        start_new_session=True,
     )
-    assert answer.returncode == 0, answer.stdout
-    return answer.stdout
+    try:
+        printed, _ = process.communicate(timeout=limit_s)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # what the script left behind
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def _can_be_had(*command: str) -> bool:
+    return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
