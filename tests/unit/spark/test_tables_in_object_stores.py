@@ -5,7 +5,10 @@ The store is moto's S3 server; a proxy before it loses requests and answers, and
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -398,3 +401,20 @@ def test_a_commit_of_one_file_takes_few_requests(
     for n in range(15, 30, 3):
         assert land(table, n, n + 1, seen=n - 2) is Outcome.LANDED
     assert sum(store.counts().values()) <= 5 * requests_max
+
+
+def test_a_command_without_credentials_ends_with_one_sentence(tmp_path: Path) -> None:
+    """It ended with a traceback."""
+    nothing = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_REGION": REGION}
+    nothing |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true"}
+    nothing |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    told = subprocess.run(
+        [sys.executable, "-m", "penstock", "table", "show", "s3://lake/readings"],
+        env=nothing | KEYS | {"AWS_ACCESS_KEY_ID": "", "AWS_EC2_METADATA_DISABLED": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert told.stderr.startswith("penstock: s3://lake/readings/_delta_log: ")
+    assert len(told.stderr.splitlines()) == 1

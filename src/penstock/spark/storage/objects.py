@@ -20,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore
 
 from penstock.config.object_store import ObjectStoreSettings
+from penstock.errors import PenstockError
 from penstock.spark.storage.clients import store_at, store_options, without_secrets
 from penstock.spark.storage.location import FoundFile, Location, OutputFile
 
@@ -30,7 +31,7 @@ _WHOLE_BYTES_MAX: Final = 8 * 1_048_576
 """Objects up to this size are read in one request."""
 
 
-class ObjectStoreError(OSError):
+class ObjectStoreError(PenstockError, OSError):
     """Raised when an object store does not do what it was asked; no secret is in the words."""
 
 
