@@ -112,3 +112,17 @@ def test_a_server_that_lacks_what_the_others_have_is_left(cluster: EtcdCluster) 
 
     wait_for("another server", is_appended)
     log.close()
+
+
+def test_a_server_is_not_removed_while_another_one_is_away(cluster: EtcdCluster) -> None:
+    """What is said of a damaged server begins with `etcdctl member remove`, because etcd refuses
+    it then: stopped first, that server would have taken the majority with it."""
+    damaged, away = cluster.servers[1:]
+    away.kill()
+    assert not cluster.fill_anew(damaged.name), "the operator sees it"
+    assert not any(cluster.remove(damaged) for _ in range(3)), "and etcd does"
+    assert cluster.servers[0].is_healthy(), "the two that are left still agree"
+    away.start()
+    cluster.wait_until_whole()
+    assert cluster.fill_anew(damaged.name)
+    cluster.wait_until_whole()

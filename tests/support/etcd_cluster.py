@@ -115,15 +115,7 @@ class EtcdCluster(LogServers[EtcdServer]):
         if not all(one.is_healthy() for one in others):
             return False
         other = others[0]
-
-        def is_removed() -> bool:
-            members = _post(other, "/v3/cluster/member/list", {}).get("members")
-            found = [one for one in members or () if server.peer_url in one["peerURLs"]]
-            for member in found:
-                _post(other, "/v3/cluster/member/remove", {"ID": member["ID"]})
-            return members is not None and not found
-
-        wait_for("the member to be removed", is_removed)
+        wait_for("the member to be removed", lambda: self.remove(server))
         if server.is_running:
             server.kill()
         wait_for(
@@ -133,6 +125,15 @@ class EtcdCluster(LogServers[EtcdServer]):
         server.begin_anew()
         server.start()
         return True
+
+    def remove(self, server: EtcdServer) -> bool:
+        """Ask another server to remove one from the cluster; return whether it was no member."""
+        other = next(one for one in self.servers if one is not server and one.is_running)
+        members = _post(other, "/v3/cluster/member/list", {}).get("members")
+        found = [one for one in members or () if server.peer_url in one["peerURLs"]]
+        for member in found:
+            _post(other, "/v3/cluster/member/remove", {"ID": member["ID"]})
+        return members is not None and not found
 
     def begin_new(self) -> None:
         """Let servers that do not run begin a new cluster, with empty data."""

@@ -51,19 +51,15 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all detail
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
 
-def table_place(text: str) -> str:
+def table_directory(text: str) -> str:
     """Return the absolute path or the URL of a table, given on the command line.
 
     Raises:
         ConfigError: the text is a URL of another kind.
     """
-    from penstock.config import values
+    from penstock.config.table_places import parse_place
 
-    try:
-        place = values.table_location(text)
-    except ValueError as error:
-        raise ConfigError(f"a table can be kept in {error}, not in {text}") from None
-    return place if "://" in place else str(Path(place).absolute())
+    return parse_place(text)
 
 
 def local_directory(text: str) -> Path:

@@ -26,7 +26,7 @@ from penstock.cli.spark_jobs import (
     print_traceback_if,
     require_spark,
     stop_on_signals,
-    table_place,
+    table_directory,
 )
 from penstock.cli.stream_service import StreamCredentialOptions, StreamPlace
 from penstock.errors import ConfigError
@@ -41,7 +41,9 @@ app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, an
 TablePath = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", parser=table_place, help="Directory or URL of the table, such as readings."
+        metavar="TABLE",
+        parser=table_directory,
+        help="Directory or URL of the table, such as readings.",
     ),
 ]
 StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]

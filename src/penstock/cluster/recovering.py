@@ -52,7 +52,7 @@ def obstacle(store: FoundStore, log: FoundLog, beats: Mapping[str, Beat]) -> str
         beats: the last heartbeats of the other members that are heard, by name.
     """
     for beat in beats.values():
-        is_lost = beat.epoch == store.epoch and not log.follows  # and so it cannot write
+        is_lost = log.bounds is None or log.bounds.last < beat.applied  # and so it cannot write
         if beat.role == "primary" and not is_lost:
             return (
                 f"{beat.node} is the primary, at entry {beat.applied:,} of the log: what it"

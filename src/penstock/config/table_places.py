@@ -14,6 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from penstock.config.values import table_location
+from penstock.errors import ConfigError
+
 CHECKPOINT_NAME: Final = "_checkpoint"
 """The default name of the job's directory, in the table's directory: deleting that deletes both.
 Readers of Delta tables ignore names that begin with an underscore."""
@@ -25,6 +28,19 @@ REMOTE_JOBS_DIR: Final = "table-jobs"
 def is_remote(place: str) -> bool:
     """Return whether a directory of tables, as `TableLocation` has it, is in an object store."""
     return "://" in place
+
+
+def parse_place(text: str) -> str:
+    """Return the directory of a table that a text names: an absolute path, or a URL.
+
+    Raises:
+        ConfigError: the text is a URL of another kind, or names no bucket.
+    """
+    try:
+        place = table_location(text)
+    except ValueError as error:
+        raise ConfigError(f"a table can be kept in {error}, not in {text}") from None
+    return place if is_remote(place) else str(Path(place).absolute())
 
 
 def table_place(tables_dir: str, name: str, path: str = "") -> str:
@@ -42,9 +58,14 @@ def table_place(tables_dir: str, name: str, path: str = "") -> str:
     return str(Path(tables_dir, name).absolute())
 
 
-def job_dir(place: str, jobs_dir: str = "") -> Path:
-    """Return the directory of this machine in which the job of a table keeps what it needs."""
-    name = place.rpartition("/")[2]
+def job_dir(place: str, name: str, jobs_dir: str = "") -> Path:
+    """Return the directory of this machine in which the job of a table keeps what it needs.
+
+    Args:
+        place: the directory of the table, an absolute path or a URL.
+        name: the name of the table.
+        jobs_dir: the directory for all jobs; empty for the default.
+    """
     if jobs_dir:
         return Path(jobs_dir).absolute() / name
     return (
@@ -54,6 +75,7 @@ def job_dir(place: str, jobs_dir: str = "") -> Path:
     )
 
 
-def births_dir(place: str, jobs_dir: str = "") -> Path:
-    """Return the directory of this machine that has the births of Sparkplug nodes."""
-    return job_dir(place, jobs_dir) if is_remote(place) else Path(place)
+def births_dir(place: str, name: str, jobs_dir: str = "") -> Path:
+    """Return the directory of this machine that has the births of Sparkplug nodes; see
+    `job_dir`."""
+    return job_dir(place, name, jobs_dir) if is_remote(place) else Path(place)

@@ -47,7 +47,7 @@ class _FileReader:
                 yield from self._rows(self._files[number]).to_batches()
 
     def _rows(self, file: Location) -> pa.Table:
-        found = read_rows(file)
+        found = read_rows(file, self._schema.names)
         columns = [
             found.column(field.name).cast(field.type)
             if field.name in found.column_names

@@ -208,7 +208,7 @@ class SqlSession:
         if self._places is None:
             return None
         place = table_place(self._places.dir, table.name, table.path)
-        return births_dir(place, self._places.jobs_dir)
+        return births_dir(place, table.name, self._places.jobs_dir)
 
     def _register(self, view: View, dataset: LogDataset) -> None:
         self.views[view.name] = view

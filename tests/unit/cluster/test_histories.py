@@ -107,25 +107,30 @@ def test_an_operator_is_told_the_fate_of_each_member(
 
 
 @pytest.mark.parametrize(
-    ("role", "epoch", "former", "follows", "sentence"),
+    ("role", "epoch", "former", "bounds", "sentence"),
     [
-        ("primary", OTHER, (), False, "b is the primary, at entry 7 of the log: what it acknowl"),
-        ("primary", OTHER, (), True, "b is the primary, at entry 7"),
-        ("primary", EPOCH_OF_TESTS, (), True, "b is the primary, at entry 7"),
-        ("primary", EPOCH_OF_TESTS, (), False, None),
-        ("waiting", OTHER, (ENDED,), False, "b has begun a newer history, which contains"),
-        ("waiting", OTHER, (ENDED._replace(sequence=19),), False, None),
-        ("waiting", OTHER, (ENDED._replace(epoch=OTHER),), False, None),
-        ("standby", OTHER, (), True, None),
+        ("primary", OTHER, (), Bounds(1, 7), "b is the primary, at entry 7 of the log: what it"),
+        ("primary", EPOCH_OF_TESTS, (), Bounds(8, 20), "b is the primary, at entry 7"),
+        ("primary", EPOCH_OF_TESTS, (), Bounds(1, 6), None),
+        ("primary", OTHER, (), Bounds(1, 0), None),
+        ("primary", OTHER, (), None, None),
+        ("waiting", OTHER, (ENDED,), Bounds(1, 0), "b has begun a newer history, which contains"),
+        ("waiting", OTHER, (ENDED._replace(sequence=19),), None, None),
+        ("waiting", OTHER, (ENDED._replace(epoch=OTHER),), None, None),
+        ("standby", OTHER, (), Bounds(1, 20), None),
     ],
 )
 def test_a_store_begins_no_history_beside_one_that_has_begun(
-    role: RoleName, epoch: str, former: tuple[Former, ...], follows: bool, sentence: str | None
+    role: RoleName,
+    epoch: str,
+    former: tuple[Former, ...],
+    bounds: Bounds | None,
+    sentence: str | None,
 ) -> None:
     """A storm's operator gave the word on a second machine, while the first began: what was
     acknowledged in between was given up."""
     beat = Beat(node="b", role=role, term=4, applied=7, synced=7, epoch=epoch, former=former)
-    log = FoundLog(Bounds(1, 20), follows)
+    log = FoundLog(bounds, False)
     found = obstacle(STORE, log, {"b": beat})
     assert (found or "").startswith(sentence or "")
     assert (found is None) == (sentence is None)

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
+from penstock.config.table_places import births_dir, job_dir
 from penstock.errors import ConfigError
 
 TABLE = """
@@ -103,3 +104,19 @@ def test_a_directory_may_be_a_file_url(tmp_path: Path) -> None:
 def test_a_declaration_needs_a_name_and_topics_only(tmp_path: Path) -> None:
     [table] = load(tmp_path, TABLE).tables.declared
     assert (table.name, table.topics, table.format) == ("readings", "plant/{line}/temp", "delta")
+
+
+@pytest.mark.parametrize(
+    ("place", "jobs_dir", "found"),
+    [
+        ("/lake/readings", "", "/lake/readings/_checkpoint"),
+        ("/lake/readings", "/jobs", "/jobs/meter"),
+        ("s3://lake/readings", "/jobs", "/jobs/meter"),
+        ("s3://lake/readings", "", f"{Path.cwd()}/table-jobs/meter"),
+    ],
+)
+def test_a_job_has_a_directory_of_this_machine(place: str, jobs_dir: str, found: str) -> None:
+    """By the name of the table: the last parts of two places may be the same."""
+    assert job_dir(place, "meter", jobs_dir) == Path(found)
+    births = births_dir(place, "meter", jobs_dir)
+    assert births == (Path(place) if place.startswith("/") else Path(found))

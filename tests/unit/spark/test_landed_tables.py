@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -555,3 +556,25 @@ def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) ->
     )
     (file,) = written(table, found)
     assert json.loads(file.stats)["minValues"]["at"] == "0001-01-01T00:00:00.000000Z"
+
+
+def test_an_older_copy_that_has_grown_again_is_not_taken_for_what_the_job_knew(
+    open_table: Open, tmp_path: Path
+) -> None:
+    """It has as many versions as before, by another job: what this one planned leaves a hole."""
+    table = open_table()
+    land(table, 0, 10)
+    kept = tmp_path.with_name(f"{tmp_path.name}-kept")
+    shutil.copytree(tmp_path, kept)
+    land(table, 10, 20)
+    land(table, 20, 30)
+    assert landed_end(table) == 30
+    shutil.rmtree(tmp_path)
+    shutil.copytree(kept, tmp_path)
+    other = open_table()
+    land(other, 10, 15)
+    land(other, 15, 18)
+    assert landed_end(table) == 18
+    assert land(table, 30, 40) is Outcome.OVERTAKEN
+    assert land(table, 18, 20) is Outcome.LANDED
+    assert landed_end(open_table()) == 20

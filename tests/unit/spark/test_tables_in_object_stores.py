@@ -309,9 +309,12 @@ def test_no_secret_is_in_an_error(place: ObjectLocation) -> None:
     assert not any(secret in str(told.value) for secret in KEYS.values())
 
 
-def test_a_table_in_a_store_needs_a_catalog_that_others_can_ask(place: ObjectLocation) -> None:
-    with pytest.raises(ConfigError, match=r"set tables.iceberg.properties, such as \{ type ="):
-        IcebergTable(place / "readings", SCHEMA, (), None)
+def test_a_table_in_a_store_needs_a_catalog_that_others_can_ask(
+    place: ObjectLocation, tmp_path: Path
+) -> None:
+    for catalog in (None, tmp_path / "iceberg.db"):
+        with pytest.raises(ConfigError, match=r"set tables.iceberg.properties, such as \{ type ="):
+            IcebergTable(place / "readings", SCHEMA, (), catalog)
 
 
 def test_a_job_without_credentials_is_told_where_they_may_be() -> None:
@@ -403,7 +406,7 @@ def test_a_commit_of_one_file_takes_few_requests(
     assert sum(store.counts().values()) <= 5 * requests_max
 
 
-def test_a_command_without_credentials_ends_with_one_sentence(tmp_path: Path) -> None:
+def test_a_command_that_a_store_refuses_ends_with_one_sentence(tmp_path: Path) -> None:
     """It ended with a traceback."""
     nothing = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_REGION": REGION}
     nothing |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true"}

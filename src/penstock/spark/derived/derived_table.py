@@ -64,8 +64,8 @@ class DerivedTable:
         self.name = definition.name
         self.stream = source.stream
         self.location = places.table(definition.name, definition.path)
-        self.job_dir = places.job_dir(self.location)
-        self.births_dir = places.births_dir(self.location)
+        self.job_dir = places.job_dir(self.name, self.location)
+        self.births_dir = places.births_dir(self.name, self.location)
         self._places = places
         self.source = DeclaredTable(_with_metadata(source, definition, places), places)
         self.topic_filter = self.source.topic_filter

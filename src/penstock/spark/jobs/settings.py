@@ -83,7 +83,8 @@ class LandingSettings:
     @property
     def checkpoint_dir(self) -> Path:
         """The job's directory."""
-        return (self.checkpoint or job_dir(self.location.uri)).absolute()
+        found = self.checkpoint or job_dir(self.location.uri, self.location.name)
+        return found.absolute()
 
     @property
     def log_file(self) -> Path:

@@ -4,6 +4,6 @@
 * `local`: a place on a file system; what it wrote is on disk when a call returns.
 * `objects`: a place in an object store; an object appears whole, when it was uploaded.
 * `clients`: clients of object stores, and their credentials.
-* `opening`: the place that a text names, and whether a table can be kept there;
+* `opening`: the place that a text names, and whether a table can be kept there.
 * `leftovers`: files that no version of a table names.
 """

@@ -1,8 +1,8 @@
 """Makes the clients of object stores, with their credentials and time limits.
 
-Two libraries ask it, `obstore` for files and `deltalake` for the log of a Delta table. Both stand
-on the same Rust crate (object_store) and know the same names of options, so there is one set of
-options for both.
+Two libraries ask a store, `obstore` for files and `deltalake` for the log of a Delta table. Both
+stand on the same Rust crate (object_store) and know the same names of options, so there is one set
+of options for both.
 
 Credentials come from the first of these that is there:
 
@@ -32,9 +32,6 @@ from obstore.store import ObjectStore, from_url
 from penstock.config.object_store import ObjectStoreSettings
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import one_line
-
-SCHEMES: Final = ("s3", "gs", "abfss")
-"""The object stores that tables can be kept in, by the scheme of their URLs."""
 
 _BACKOFF_S_MAX: Final = 10.0
 _ROLE_ADDRESSES: Final = ("169.254.169.254", "metadata.google.internal")

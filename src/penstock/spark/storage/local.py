@@ -105,13 +105,13 @@ class LocalLocation(Location):
             return False
         finally:
             unfinished.unlink()
-        self.sync_names()
+        self._sync_to_the_table()
         return True
 
     def write(self, content: bytes) -> None:
         """Make or replace the file."""
         self._write_beside(content).replace(self._path)
-        self.sync_names()
+        self._sync_to_the_table()
 
     def _write_beside(self, content: bytes) -> Path:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,11 +140,18 @@ class LocalLocation(Location):
         sync(self._path)
 
     def sync_names(self) -> None:
-        """Sync the directories above the file, up to that of the table, and the one above it."""
+        """Sync the directories above the file, up to that of the table."""
+        last = self._path.parent if self._path == self._table else self._table
         for directory in self._path.parents:
             sync(directory)
-            if directory == self._table.parent:
+            if directory == last:
                 break
+
+    def _sync_to_the_table(self) -> None:
+        """Sync the directories above the file, and the one in which the table is: a commit may be
+        the first file of a table."""
+        self.sync_names()
+        sync(self._table.parent)
 
     def files(self) -> Iterator[FoundFile]:
         """Yield the files below this directory, at any depth."""

@@ -8,8 +8,7 @@ A table needs the same few things of a disk and of an object store, and gets the
     move                          the new name appears whole; a second call finds it done
     files, names                  what is there, in no order
 
-A file is never changed, only replaced, and an object store cannot say how long ago somebody began
-to need a file no more: `touch` does nothing there.
+A file is never changed, only replaced.
 """
 
 from __future__ import annotations
@@ -123,10 +122,6 @@ class Location(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove the file, if it is there."""
-
-    @abstractmethod
-    def touch(self) -> None:
-        """Set the file's time of modification to now, if it is there and the store can do that."""
 
     @abstractmethod
     def sync(self) -> None:

@@ -60,9 +60,6 @@ class ObjectLocation(Location):
         """The URL of the bucket, with that of its endpoint."""
         return f"{self.settings.endpoint} {self.bucket}"
 
-    def __str__(self) -> str:
-        return self.uri
-
     def __truediv__(self, path: str) -> Self:
         return type(self)(self.bucket, f"{self.key}/{path}".lstrip("/"), self.settings)
 
@@ -142,9 +139,6 @@ class ObjectLocation(Location):
         """Remove the object, if it is there."""
         with suppress(FileNotFoundError), self._told() as store:
             obstore.delete(store, self.key)
-
-    def touch(self) -> None:
-        """Do nothing: an object's time is that of its upload."""
 
     def sync(self) -> None:
         """Do nothing: what can be read is durable."""

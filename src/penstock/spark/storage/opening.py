@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from penstock.config.object_store import ObjectStoreSettings
-from penstock.config.values import table_location
+from penstock.config.table_places import is_remote, parse_place
 from penstock.errors import ConfigError
 from penstock.spark.storage.local import LocalLocation
 from penstock.spark.storage.location import Location
 
-_URL: Final = re.compile("([a-z0-9]+)://", re.IGNORECASE)
 _PROBES: Final = "_penstock"
 _checked: Final = set[str]()
 
@@ -35,11 +33,8 @@ def location_of(place: PathOrUrl, settings: ObjectStoreSettings | None = None) -
     """
     if isinstance(place, Location):
         return place
-    try:
-        text = table_location(str(place))
-    except ValueError as error:
-        raise ConfigError(f"a table can be kept in {error}, not in {place}") from None
-    if isinstance(place, Path) or _URL.match(text) is None:
+    text = parse_place(str(place))
+    if not is_remote(text):
         return LocalLocation(text)
     from penstock.spark.storage.objects import ObjectLocation  # it needs obstore
 

@@ -67,8 +67,8 @@ class DeclaredTable:
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.split = DecodingSplit(definition, self.schema)
-        self.job_dir = places.job_dir(self.location)
-        self.births_dir = places.births_dir(self.location)
+        self.job_dir = places.job_dir(self.name, self.location)
+        self.births_dir = places.births_dir(self.name, self.location)
         self._places = places
 
     def selection(self, epoch: str) -> Selection:

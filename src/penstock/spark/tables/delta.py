@@ -233,6 +233,7 @@ class DeltaMessageTable:
                 return self._look_up_outcome(batch, failure)
             try:
                 self._log.sync()
+                self._finder(self._delta)  # so that the next look knows this commit again
             except OSError as failure:
                 raise self._unknown_outcome(batch, failure) from failure
             return Outcome.LANDED
@@ -431,7 +432,7 @@ class DeltaMessageTable:
         try:
             options = delta_options(self.location)
             if options != self._options or (
-                self._delta is not None and not self._log.has(self._delta.version())
+                self._delta is not None and not self._transactions.is_there(self._delta.version())
             ):  # Other credentials; or it expired, or an older copy of the table was put back.
                 self._options = options
                 self._delta, self._log = None, SyncedLog(self.location)

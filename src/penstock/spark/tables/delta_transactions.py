@@ -5,6 +5,9 @@
 
 The deltalake package reads all commits since the last checkpoint for each number that it is asked
 for: 220 requests of an object store for a commit of one file.
+
+A version is known by its number and by what its commit says: an older copy of the table may be put
+back and grow to as many versions as before.
 """
 
 from __future__ import annotations
@@ -51,7 +54,20 @@ class AppTransactions:
     def __init__(self, log: Location) -> None:
         self._log = log
         self._version = -1
+        self._last = b""  # the commit of that version
         self._numbers: dict[str, int] = {}
+
+    def is_there(self, version: int) -> bool:
+        """Return whether the log has the commit of a version, and the same as when it was read.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        try:
+            found = self._commit(version)
+        except FileNotFoundError:
+            return False
+        return version != self._version or found == self._last
 
     def at(self, version: int) -> dict[str, int] | None:
         """Return the version of each application at a version of the table.
@@ -69,8 +85,7 @@ class AppTransactions:
             if self._version < 0 and not self._read_checkpoint(version):
                 return None
             while self._version < version:
-                self._read_commit(self._version + 1)
-                self._version += 1
+                self._take(self._version + 1, self._commit(self._version + 1))
         except FileNotFoundError:
             self._version, self._numbers = -1, {}
             return None
@@ -90,10 +105,14 @@ class AppTransactions:
                 for row in file.read(["txn"]).column("txn").to_pylist():
                     if row is not None and row["appId"] is not None:
                         self._numbers[row["appId"]] = row["version"]
-            self._version = last.version
+            self._take(last.version, self._commit(last.version))
         return True
 
-    def _read_commit(self, version: int) -> None:
-        for line in (self._log / _COMMIT.format(version)).read().splitlines():
+    def _commit(self, version: int) -> bytes:
+        return (self._log / _COMMIT.format(version)).read()
+
+    def _take(self, version: int, commit: bytes) -> None:
+        for line in commit.splitlines():
             if b'"txn"' in line and (found := _decode_action(line).txn) is not None:
                 self._numbers[found.appId] = found.version
+        self._version, self._last = version, commit

@@ -110,7 +110,7 @@ class ParquetDirectory:
         self.location = location_of(location)
         self.layout = Layout(self.location, schema, partition_by, is_read_by_name=True)
         self._commits = self.location / COMMITS_NAME
-        self._applied = -1  # the last commit whose files have their names
+        self._applied: _Commit | None = None  # the last one whose files have their names
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Check the table and add missing columns; see `LandedTable`."""
@@ -294,7 +294,7 @@ class ParquetDirectory:
                 return -1, None
             last = msgspec.json.decode(self._commit_path(version).read(), type=_Commit)
             self._commits.sync()
-            self._apply(version, last)
+            self._apply(last)
         except (OSError, ValueError) as error:
             raise TableError(f"the table in {self.location} cannot be read: {error}") from error
         return version, last
@@ -303,13 +303,13 @@ class ParquetDirectory:
         """Write a commit and apply it; return False if another writer has used its number."""
         if not self._commit_path(version).create(msgspec.json.encode(commit_record)):
             return False
-        self._apply(version, commit_record)
+        self._apply(commit_record)
         self._commit_path(version - COMMITS_KEPT).remove()
         return True
 
-    def _apply(self, version: int, commit_record: _Commit) -> None:
+    def _apply(self, commit_record: _Commit) -> None:
         """Rename and remove the files of a commit, except those for which that is done."""
-        if version == self._applied:
+        if commit_record == self._applied:
             return
         for path in commit_record.removed:
             (self.location / path).remove()
@@ -317,7 +317,7 @@ class ParquetDirectory:
             visible = self.location / path
             hidden = visible.with_name(hidden_name(visible.name))
             hidden.move(visible)  # unless that was done before, or by another job
-        self._applied = version
+        self._applied = commit_record
 
     def _commit_path(self, version: int) -> Location:
         return self._commits / f"{version:020}.json"

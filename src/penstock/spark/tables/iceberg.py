@@ -114,7 +114,7 @@ class IcebergTable:
         names: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     ) -> None:
         self.location = location_of(location)
-        if catalog is None and not names.properties:
+        if not names.properties and (catalog is None or settings_of(self.location) is not None):
             raise ConfigError(
                 f"the table in {self.location} needs an Iceberg catalog that its readers can ask,"
                 " too: set tables.iceberg.properties, such as"
@@ -458,11 +458,24 @@ class IcebergTable:
     def _refresh(self) -> Table | None:
         """Return the newest version of the table; None if there is no table."""
         try:
+            return self._load()
+        except Exception:  # the file of the catalog may be another one: a copy that was put back
+            self._close_catalog()
+        try:
+            return self._load()
+        except Exception as error:  # pyiceberg raises errors of SQLite, Arrow and the disk
+            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
+
+    def _load(self) -> Table | None:
+        try:
             return self._catalog().load_table(self._name)
         except NoSuchTableError:
             return None
-        except Exception as error:  # pyiceberg raises errors of SQLite, Arrow and the disk
-            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
+
+    def _close_catalog(self) -> None:
+        if self._catalog_cache is not None:
+            self._catalog_cache.close()
+            self._catalog_cache = None
 
 
 def _finder(table: Table | None) -> FindNumber:

@@ -44,9 +44,11 @@ class TableFileIO(FileIO):
         return location_of(location, self._settings)
 
 
-class _Input(InputFile):
+class _File:
+    """A file at a place, to be read or to be written."""
+
     def __init__(self, name: str, location: Location) -> None:
-        super().__init__(name)
+        super().__init__(name)  # type: ignore[call-arg]  # that of pyiceberg's class beside it
         self._at = location
 
     def __len__(self) -> int:
@@ -55,21 +57,13 @@ class _Input(InputFile):
     def exists(self) -> bool:
         return self._at.exists()
 
+
+class _Input(_File, InputFile):
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002
         return self._at.open_input()
 
 
-class _Output(OutputFile):
-    def __init__(self, name: str, location: Location) -> None:
-        super().__init__(name)
-        self._at = location
-
-    def __len__(self) -> int:
-        return self._at.stat().size_bytes
-
-    def exists(self) -> bool:
-        return self._at.exists()
-
+class _Output(_File, OutputFile):
     def create(self, overwrite: bool = False) -> OutputStream:
         if overwrite:
             self._at.remove()

@@ -41,10 +41,10 @@ class TablePlaces:
         """The SQLite file of the Iceberg catalog; None if the tables are in an object store."""
         return None if is_remote(self.dir) else Path(self.dir).absolute() / "iceberg.db"
 
-    def job_dir(self, table: Location) -> Path:
+    def job_dir(self, name: str, table: Location) -> Path:
         """Return the directory of this machine for the job of a table."""
-        return job_dir(table.uri, self.jobs_dir)
+        return job_dir(table.uri, name, self.jobs_dir)
 
-    def births_dir(self, table: Location) -> Path:
+    def births_dir(self, name: str, table: Location) -> Path:
         """Return the directory of this machine that has the births of Sparkplug nodes."""
-        return births_dir(table.uri, self.jobs_dir)
+        return births_dir(table.uri, name, self.jobs_dir)
