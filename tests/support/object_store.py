@@ -100,6 +100,9 @@ class _Proxy(ThreadingHTTPServer):
         self._fault: Fault = ""
         self._every, self._times, self._seen = 1, 0, 0
 
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a client that was killed."""
+
     def spoil(self, fault: Fault, every: int, times: int) -> None:
         self._fault, self._every, self._times, self._seen = fault, every, times, 0
 

@@ -294,8 +294,9 @@ def test_a_store_that_replaces_what_was_to_be_created_is_refused(
 
 def test_a_bucket_that_is_not_there_is_named(place: ObjectLocation) -> None:
     nowhere = ObjectLocation("s3://no-such-bucket", "x", place.settings)
-    with pytest.raises(ObjectStoreError, match="there is no bucket s3://no-such-bucket: make it"):
-        nowhere.write(b"x")
+    for ask in (lambda: nowhere.write(b"x"), nowhere.has_files, lambda: list(nowhere.names())):
+        with pytest.raises(ObjectStoreError, match="there is no bucket s3://no-such-bucket: make"):
+            ask()
 
 
 def test_no_secret_is_in_an_error(place: ObjectLocation) -> None:

@@ -164,15 +164,15 @@ class ObjectLocation(Location):
             yield store_at(self.bucket, self.settings)
         except (AlreadyExistsError, PreconditionError):
             raise
-        except BaseError as error:
-            options = store_options(self.bucket, self.settings)
-            raise ObjectStoreError(f"{self.uri}: {without_secrets(error, options)}") from None
-        except FileNotFoundError as error:
+        except (BaseError, FileNotFoundError) as error:
             if "NoSuchBucket" in str(error):
                 raise ObjectStoreError(
                     f"there is no bucket {self.bucket}: make it, or name another one"
                 ) from None
-            raise FileNotFoundError(f"there is no {self.uri}") from None
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(f"there is no {self.uri}") from None
+            options = store_options(self.bucket, self.settings)
+            raise ObjectStoreError(f"{self.uri}: {without_secrets(error, options)}") from None
 
 
 def _found(path: str, meta: Any) -> FoundFile:
