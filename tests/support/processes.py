@@ -74,8 +74,9 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # its end is known before it is told
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
 
 Process: TypeAlias = "ForkedProcess | subprocess.Popen[bytes]"

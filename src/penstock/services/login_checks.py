@@ -102,6 +102,7 @@ class CheckPool:
         self._checks: dict[Key, LoginCheck] = {}
         self._joined_links = 0  # links that wait for a check beside its first link
         self._running_checks = 0
+        self._is_closed = False
 
     @property
     def waiting(self) -> int:
@@ -110,7 +111,9 @@ class CheckPool:
 
     def submit(self, check: LoginCheck, link: Link) -> AuthResult | None:
         """Queue ``check`` for ``link``, or let ``link`` wait for an equal check; return None, or a
-        refusal if too many clients wait or too many logins failed."""
+        refusal if too many clients wait or too many logins failed, or after ``close``."""
+        if self._is_closed:
+            return AuthResult(reasons.SERVER_UNAVAILABLE)
         guard = self._guard
         address = check.credentials.address
         lane = guard.lane(address)
@@ -131,7 +134,12 @@ class CheckPool:
         return None
 
     def start_checks(self) -> None:
-        """Start due checks while threads are free; report the checks that waited too long."""
+        """Start due checks while threads are free; report the checks that waited too long.
+
+        After ``close`` it does nothing: a check that was under way then ends here.
+        """
+        if self._is_closed:
+            return
         queue = self._guard.queue
         while self._running_checks < self._threads_max:
             attempt = queue.pop(time.monotonic())
@@ -150,6 +158,7 @@ class CheckPool:
 
     def close(self) -> None:
         """End the threads; clients that still wait are not answered."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _end_check(

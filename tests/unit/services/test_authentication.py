@@ -254,3 +254,32 @@ async def test_threads_that_check_let_the_loop_go_first() -> None:
     async with asyncio.timeout(DEADLINE_S):
         assert await over == min(19, before + NICENESS)
     checks.close()
+
+
+async def test_a_check_that_ends_after_the_pool_is_closed_begins_no_other_one() -> None:
+    """The check that waited behind it was started in threads that are shut down: a traceback."""
+    loop = asyncio.get_running_loop()
+    faults: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    begun, may_end, answered = threading.Event(), threading.Event(), asyncio.Event()
+
+    def work() -> Answer:
+        begun.set()
+        may_end.wait(DEADLINE_S)
+        return Answer(reasons.SUCCESS)
+
+    guard: LoginGuard[LoginCheck] = LoginGuard(LoginQueueOptions(), 10, ())
+    checks = CheckPool("checks", guard, 10, 1, 0, lambda *_: answered.set(), lambda _: None)
+    credentials = Credentials("c", "alice", b"right", True, HERE)
+    for name in ("under way", "behind it"):
+        assert checks.submit(LoginCheck((name, b""), credentials, work, None), Link(Turn())) is None
+    assert await asyncio.to_thread(begun.wait, DEADLINE_S)
+    checks.close()
+    may_end.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await answered.wait()
+    await asyncio.sleep(0)
+    assert (checks.waiting, faults) == (1, [])
+    late = checks.submit(LoginCheck(("late", b""), credentials, work, None), Link(Turn()))
+    assert late is not None
+    assert late.reason_code == reasons.SERVER_UNAVAILABLE
