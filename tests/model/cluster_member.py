@@ -17,7 +17,7 @@ from penstock.cluster.beats import COMPARED_ROLES, Beat, Members, RoleName, deco
 from penstock.cluster.beginning import HeardBeats, has_ended
 from penstock.cluster.database import ClusterDatabase, ViewOpener
 from penstock.cluster.follower import Follower, Progress
-from penstock.cluster.histories import begin_history
+from penstock.cluster.histories import Word, begin_history
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.record import Claim
 from penstock.cluster.role import Standby
@@ -318,11 +318,11 @@ class Member:
         self.is_refused = True
         self.crash(cuts_power=False, down_s=REFUSED_S)
 
-    def begin_history(self) -> None:
+    def begin_history(self, word: Word) -> None:
         """Let the store begin a new history, as ``penstock cluster recover`` does."""
         before = copied(self.disk.content)
         database = StoppedDatabase(self.disk, self._data_dir)
-        epoch = begin_history(database)
+        epoch = begin_history(database, word)
         database.close()
         self._referee.give_word(before, epoch, self.disk.content)
 

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from penstock.cluster.beats import COMPARED_ROLES
 from penstock.cluster.follower import AHEAD_S
-from penstock.cluster.histories import is_to_begin
+from penstock.cluster.histories import Word, read_word
 from penstock.cluster.seeding import is_other_history
 from penstock.engine.server.server import Server
 from penstock.engine.values.limits import EngineLimits
@@ -503,7 +503,7 @@ class ClusterWorld(World):
 
     def _may_lose(self, member: Member) -> bool:
         """Return whether the others and the log have all that was acknowledged."""
-        if member.is_busy or is_to_begin(member.database):
+        if member.is_busy or read_word(member.database) is not None:
             return False
         others = [one for one in self.members if one is not member]
         for one in others:
@@ -523,14 +523,15 @@ class ClusterWorld(World):
     def _recover(self) -> None:
         """Let the newest view begin a new history, if the log is lost."""
         whole = self._whole_views()
-        if not self.referee.is_lost or any(is_to_begin(one.database) for one in self.members):
+        words = [read_word(one.database) for one in self.members]
+        if not self.referee.is_lost or any(word is not None for word in words):
             return
         member = max(whole, key=lambda one: self.referee.progress(one.disk.content))
         if member.is_busy:
             return
         if member.down_until_s == 0:
             member.crash(cuts_power=False, down_s=0.1)
-        member.begin_history()
+        member.begin_history(Word(self.cluster.bounds.last))
         member.down_until_s = min(member.down_until_s, self._now_s + 1.0)
         self.histories_begun += 1
         self._note(f"an operator lets {member.name} begin a new history")

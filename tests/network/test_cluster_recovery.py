@@ -174,6 +174,30 @@ def test_a_second_word_is_refused_while_the_first_begins(
     assert received(first, 25) == texts(range(25))
 
 
+def test_a_new_history_is_not_begun_on_a_log_that_went_on_since_the_word(
+    members: Members,
+) -> None:
+    """The others were quicker, and have acknowledged more; the remedy that is named works."""
+    former = members.wait_for_primary()
+    late, *others = sorted(members.all.values(), key=lambda one: one is former)
+    for member in members.all.values():
+        assert member.stop() == 0
+    recover(late)
+    for member in others:
+        member.start()
+    primary = members.wait_for_primary()
+    publish(primary, range(20, 25))
+    with contextlib.suppress(AssertionError):  # it ends before it is ready, or soon after
+        late.start()
+    assert late.process.wait(DEADLINE_S) == 1
+    assert "the log has gone on since 'penstock cluster recover' was told so" in late.log()
+    told = late.penstock("cluster", "reseed")
+    assert told.returncode == 0, told.stderr
+    late.start()
+    wait_until_healthy(members)
+    assert received(primary, 25) == texts(range(25))
+
+
 @pytest.mark.torture("another way back, by real processes")
 def test_a_view_that_the_new_history_lacks_is_replaced_by_an_operator_alone(
     servers: NatsCluster | EtcdCluster, members: Members

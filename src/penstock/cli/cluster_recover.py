@@ -17,6 +17,7 @@ from penstock.cli.stopped_member import heard_beats, open_stopped_member
 from penstock.errors import ConfigError, PenstockError, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
+    from penstock.cluster.histories import Word
     from penstock.cluster.record import Position
     from penstock.cluster.recovering import FoundLog, FoundStore
     from penstock.config.settings import Settings
@@ -46,9 +47,11 @@ def recover(
 
     Says what it has, and what is given up of the log and of the other members. With --yes the store
     begins the history when this member is started; the others take copies of it. Readers go on in a
-    new epoch. It is refused while another member that is heard is the primary of a log that is
-    there, or has begun a newer history that contains this store.
+    new epoch. If the log has gone on until then, the member ends and gives nothing up. It is
+    refused while another member that is heard is the primary of a log that is there, or has begun a
+    newer history that contains this store.
     """
+    from penstock.cluster.histories import Word
     from penstock.cluster.recovering import consequences, obstacle
 
     settings = open_stopped_member(config, data_dir)
@@ -79,7 +82,7 @@ def recover(
         return
     if source is not None and source.resolve() != directory.resolve():
         _copy_store(source, directory)
-    epoch = _begin(directory)
+    epoch = _begin(directory, Word(None if log.bounds is None else log.bounds.last))
     named = f"epoch {epoch}" if epoch else "an epoch of its own"
     print(
         f"the store in {directory} begins a new history of the cluster, with {named}: start this"
@@ -153,7 +156,7 @@ def _copy_store(source: Path, data_dir: Path) -> None:
         print(f"the old store is kept as {kept}: remove it when nothing of it is needed")
 
 
-def _begin(data_dir: Path) -> str:
+def _begin(data_dir: Path, word: Word) -> str:
     """Let the store in ``data_dir`` begin a new history; return its epoch, empty for an empty
     store."""
     from penstock.cluster.histories import begin_history
@@ -163,7 +166,7 @@ def _begin(data_dir: Path) -> str:
 
     database = open_database(data_dir)
     try:
-        epoch = begin_history(database)
+        epoch = begin_history(database, word)
         if epoch:
             end, begin = find_end(database), find_begin(database)
             commits = read_counter(database, COMMITS)

@@ -4,6 +4,7 @@ The log alone cannot say that it lost entries: to a member with an empty view, a
 like that of a new cluster. The views can. So nobody claims
 
 - a log that ends before a view that was heard: the log has lost entries;
+- a log whose history an operator ended: the store that succeeds it is about to begin another one;
 - an empty log while a member that was heard has a store, unless that member is this one;
 - an empty log while a member of the cluster was not heard, for it may have a store.
 
@@ -15,6 +16,7 @@ operator may decide otherwise (``penstock cluster recover``).
       this view      the log        the others                      this member
       of the log     any            no view beyond the log's end    claims
       of the log     any            a view beyond its end           waits: the log lost entries
+      of the log     any            a store that succeeds it        waits for that one's genesis
       none           empty          all heard, no stores            claims
       none           empty          one brings a store              waits for that one's claim
       brings a store empty          all heard, no stores            claims, with its store
@@ -82,8 +84,14 @@ def objection(own: OwnView, others: Collection[str] | None, heard: HeardBeats) -
         heard: heartbeats of the other members.
     """
     for beat in heard.known.values():
-        if beat.applied > own.end and (beat.epoch == own.epoch or not (own.epoch and own.end)):
-            return Objection(_lost(beat, own.end), is_ahead=True)
+        if (ahead := _ahead(own, beat)) > own.end:
+            return Objection(_lost(beat.node, ahead, own.end), is_ahead=True)
+    for beat in heard.lately.values():
+        if own.epoch and _succeeds(own.epoch, beat):
+            return Objection(
+                f"an operator let the store of {beat.node} begin a new history of the cluster:"
+                f" waits for {beat.node} to do so"
+            )
     if own.end > 0:
         return None
     return _object_to_begin(own, others, heard)
@@ -118,18 +126,29 @@ def _object_to_begin(
     return None
 
 
-def _lost(beat: Beat, end: int) -> str:
+def _ahead(own: OwnView, beat: Beat) -> int:
+    """Return the last entry of this member's history that another one's store contains."""
+    if beat.epoch == own.epoch or not (own.epoch and own.end):
+        return beat.applied
+    return max((one.sequence for one in beat.former if one.epoch == own.epoch), default=0)
+
+
+def _lost(node: str, has: int, end: int) -> str:
     return (
-        f"the view of {beat.node} has come to entry {beat.applied:,} of the cluster's log, which"
-        f" ends at {end:,}: the log has lost entries; {RECOVER}"
+        f"the view of {node} has come to entry {has:,} of the cluster's log, which ends at"
+        f" {end:,}: the log has lost entries; {RECOVER}"
     )
 
 
 def has_ended(epoch: str, beat: Beat) -> bool:
     """Return whether ``beat`` is of a member whose store an operator let succeed the history
-    ``epoch``, so that nobody may be its primary."""
-    is_other = beat.epoch != epoch and beat.role in COMPARED_ROLES
-    return is_other and any(former.epoch == epoch for former in beat.former)
+    ``epoch``, and which has begun its own, so that nobody is the primary of ``epoch`` any more."""
+    return beat.role in COMPARED_ROLES and _succeeds(epoch, beat)
+
+
+def _succeeds(epoch: str, beat: Beat) -> bool:
+    """Return whether an operator let the store of a member succeed the history ``epoch``."""
+    return beat.epoch != epoch and any(former.epoch == epoch for former in beat.former)
 
 
 def successor_of(epoch: str, sequence: int, beats: Sequence[Beat]) -> Beat | None:

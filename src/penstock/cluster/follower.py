@@ -13,7 +13,8 @@ its claim like any other record, and claims the next term.
 
 A view that the log does not match waits in *comparing*: the log's servers may get their data back,
 or an operator begins a new history, and the view is replaced. A store with which an operator begins
-one is not compared: its member appends a genesis at the log's end.
+one is not compared: its member appends a genesis at the log's end, if the log has not gone on since
+the operator said so.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from penstock.cluster.record import (
     Position,
     RecordDamaged,
     RecordNewer,
+    decode_claim,
     decode_record,
     encode_claim,
 )
@@ -73,6 +75,24 @@ it is back, and reports the end that the log had when it left."""
 
 OBJECTION_S: Final = 0.1
 """Pause in seconds after a claim that was due and not allowed."""
+
+
+class Overtaken(StoreError):
+    """Raised when the log has gone on since an operator let a view begin a new history: what was
+    acknowledged meanwhile would be given up, and the operator was not told of it.
+
+    Args:
+        log_end: the last sequence of the log when the operator was told.
+        last: its last sequence now.
+    """
+
+    def __init__(self, log_end: int, last: int) -> None:
+        super().__init__(
+            f"the store is to begin a new history of the cluster, but the log has gone on since"
+            f" 'penstock cluster recover' was told so, from entry {log_end:,} to {last:,}: run it"
+            " again, it says what is given up now; or give the new history up: 'penstock cluster"
+            " reseed' lets this member take a copy of the store that the log belongs to"
+        )
 
 
 class Progress(Enum):
@@ -153,6 +173,7 @@ class Follower:
             StoreError: the view cannot be written, or a later version of Penstock wrote the log.
             EntriesTrimmed: the entries that the view needs next were trimmed; it must be seeded.
             Superseded: an operator began a new history; the view must be seeded.
+            Overtaken: the log has gone on since an operator let the view begin a new history.
         """
         if self._now_s() < self._not_before_s:
             return Progress.NOTHING
@@ -161,7 +182,7 @@ class Follower:
             if self._phase is _Phase.OPENING:
                 self._log.open(OPEN_S)
                 self._phase = _Phase.COMPARING
-            if self._view.is_to_begin:
+            if self._view.word is not None:
                 return self._claim(GENESIS)
             if self._phase is _Phase.COMPARING:
                 self._compare()
@@ -293,6 +314,9 @@ class Follower:
             is_open = True
             at = self._end_of_log(writer.log) if kind == GENESIS else view.end
             writer.claim(at, encode_claim(claim), kind)
+        except Overtaken:
+            writer.log.close()
+            raise
         except StoreError as error:
             writer.log.close()
             if not is_open and isinstance(error, LogUnavailable):
@@ -314,15 +338,28 @@ class Follower:
 
     def _end_of_log(self, log: ReplicatedLog) -> Position:
         """Return the place of a genesis: behind the last entry, in a term that nobody had, and
-        without a record before it."""
+        without a record before it.
+
+        Raises:
+            Overtaken: the log has gone on since the operator's word.
+        """
         last = log.bounds(READ_S).last
         entry = log.entry_at(last, READ_S) if last else None
         terms = [beat.term for beat in self._heard().known.values()]
         term = max([0, *terms, *(former.term for former in self._view.former)])
+        is_own = False
         try:
-            term = max(term, decode_record(entry.data).term if entry is not None else 0)
+            if entry is not None:
+                record = decode_record(entry.data)
+                term = max(term, record.term)
+                is_own = record.kind == GENESIS and decode_claim(record.body).epoch == (
+                    self._view.epoch
+                )
         except RecordNewer as newer:
             term = max(term, newer.term)
         except RecordDamaged as damage:
             logger.warning("the log ends with a wrong entry: %s", damage)
+        word = self._view.word
+        if word is not None and word.log_end is not None and last > word.log_end and not is_own:
+            raise Overtaken(word.log_end, last)
         return Position(last, term, 0, NO_CHECKSUM)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from penstock.cluster.histories import BEGINS_KEY, is_to_begin, read_former
+from penstock.cluster.histories import BEGINS_KEY, read_former, read_word
 from penstock.cluster.log import Entry
 from penstock.cluster.operations import (
     DELETE,
@@ -132,7 +132,7 @@ class View:
         claim: the last claim that this object has applied; None if there was none.
         epoch: epoch of the view's history; empty while it is empty.
         former: the lost or ended histories that the view contains.
-        is_to_begin: whether the view is to begin a new history of the cluster.
+        word: an operator's word that the view begins a new history of the cluster; None for none.
         skipped: number of records of older terms behind a claim, which were not applied.
         grant: the last grant to fill a server of the log anew.
     """
@@ -147,7 +147,7 @@ class View:
         self.claim: Claim | None = None
         self.epoch = _epoch_of(database)
         self.former = read_former(database)
-        self.is_to_begin = is_to_begin(database)
+        self.word = read_word(database)
         self.skipped = 0
         self.grant = decode_grant(database.families["meta"].get(GRANT_KEY))
         self._database = database
@@ -361,9 +361,9 @@ class View:
             else:
                 batch.delete_range(key, value, handle)
         batch.put(CLUSTER_POSITION_KEY, encode_position(self._complete), handles["meta"])
-        if self.is_to_begin:
+        if self.word is not None:
             batch.delete(BEGINS_KEY, handles["meta"])
-            self.is_to_begin = False
+            self.word = None
         if self._watermark is not None:
             self._hide_removed(operations)
         database.write_here(batch, sync=False)

@@ -32,6 +32,19 @@ EMPTY = beat("c")
 CLOSED = beat("c", is_empty=False)
 
 
+def successor(sequence: int) -> Beat:
+    """Of b, which has not begun its new history yet."""
+    return Beat(
+        node="b",
+        role="waiting",
+        term=0,
+        applied=0,
+        synced=0,
+        epoch=OTHER,
+        former=(Former(OWN, sequence, 1),),
+    )
+
+
 @pytest.mark.parametrize(
     ("own", "others", "why"),
     [
@@ -58,6 +71,11 @@ CLOSED = beat("c", is_empty=False)
         (OwnView(OWN, 20), [beat("b", OTHER, 21)], ""),
         (OwnView("", 1), [beat("b", OWN, 3)], "which ends at 1: the log has lost entries"),
         (OwnView("", 1), [beat("b", "", 1)], ""),
+        # An operator let the store of another member succeed the history.
+        (OwnView(OWN, 20), [successor(20), EMPTY], "waits for b to do so"),
+        (OwnView(OWN, 20), [successor(19), EMPTY], "waits for b to do so"),
+        (OwnView(OWN, 20), [successor(21), EMPTY], "which ends at 20: the log has lost entries"),
+        (OwnView(OTHER, 20), [successor(21), EMPTY], ""),
     ],
 )
 def test_a_member_may_claim_unless_there_is_an_objection(
@@ -80,6 +98,15 @@ def test_a_member_that_was_heard_a_while_ago_counts_by_what_it_had() -> None:
     found = objection(OwnView("", 0), OTHERS, HeardBeats({"c": EMPTY}, was_empty))
     assert found is not None
     assert "waits for b" in found.why
+
+
+def test_a_successor_that_is_gone_is_waited_for_by_what_the_log_lost() -> None:
+    """Its genesis is refused then: the log will have gone on."""
+    gone = HeardBeats({}, {"b": successor(20)})
+    assert objection(OwnView(OWN, 20), OTHERS, gone) is None
+    ahead = objection(OwnView(OWN, 19), OTHERS, gone)
+    assert ahead is not None
+    assert "the view of b has come to entry 20" in ahead.why
 
 
 def test_without_the_names_of_all_members_only_an_operator_begins() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.cluster.beats import Beat
 from penstock.cluster.beginning import HeardBeats
-from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Progress
-from penstock.cluster.histories import begin_history
+from penstock.cluster.follower import AHEAD_S, DAMAGED_S, READ_S_MIN, Follower, Overtaken, Progress
+from penstock.cluster.histories import Word, begin_history
 from penstock.cluster.log import EntriesTrimmed, Entry, EntryMissing, LogUnavailable
 from penstock.cluster.operations import PUT
 from penstock.cluster.reading import catch_up
@@ -522,9 +522,9 @@ def test_an_operator_begins_a_new_history_behind_any_end_of_the_log(bench: Bench
     """Behind entries that only other members have, in a term that nobody had."""
     bench.follow()
     database = StoppedDatabase(bench.disk, bench.directory)
-    epoch = begin_history(database)
+    epoch = begin_history(database, Word(3))
     bench.start()
-    assert (bench.view.is_to_begin, bench.view.position) == (True, Position())
+    assert (bench.view.word, bench.view.position) == (Word(3), Position())
     assert bench.view.former == (Former(EPOCH_OF_TESTS, 3, 1),)
     bench.hear("a", applied=3, epoch=EPOCH_OF_TESTS, term=7)
     assert bench.step() is Progress.CLAIMED
@@ -537,9 +537,37 @@ def test_an_operator_begins_a_new_history_behind_any_end_of_the_log(bench: Bench
     assert writer is not None
     bench.view.pass_claim(writer.position)
     bench.start()
-    assert (bench.view.is_to_begin, bench.view.position.sequence) == (False, 4)
+    assert (bench.view.word, bench.view.position.sequence) == (None, 4)
     bench.follow()
     assert bench.follower.is_following
+
+
+def test_a_new_history_gives_up_nothing_that_its_operator_was_not_told_of(bench: Bench) -> None:
+    """Another member became the primary before this one had started: 469 acknowledged entries were
+    given up."""
+    bench.follow()
+    database = StoppedDatabase(bench.disk, bench.directory)
+    begin_history(database, Word(2))  # the log ended there, and has gone on to 3
+    bench.start()
+    with pytest.raises(
+        Overtaken, match="from entry 2 to 3: run it again, it says what is given up"
+    ):
+        bench.step()
+    assert bench.cluster.bounds.last == 3
+    begin_history(database, Word(None))  # the log did not answer
+    bench.start()
+    assert bench.step() is Progress.CLAIMED
+
+
+def test_a_genesis_without_an_answer_is_appended_again(bench: Bench) -> None:
+    """The log has gone on by this member's own genesis."""
+    bench.follow()
+    database = StoppedDatabase(bench.disk, bench.directory)
+    epoch = begin_history(database, Word(3))
+    bench.cluster.put(encode_record(GENESIS, 8, 0, 0, encode_claim(Claim("b", epoch))), 3)
+    bench.start()
+    assert bench.step() is Progress.CLAIMED
+    assert bench.cluster.bounds.last == 5
 
 
 def test_a_view_that_reads_the_beginning_of_a_new_history_is_replaced(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.beats import Beat, RoleName
-from penstock.cluster.histories import begin_history, is_to_begin, read_former
+from penstock.cluster.histories import Word, begin_history, read_former, read_word
 from penstock.cluster.log import Bounds
 from penstock.cluster.record import Former, Position
 from penstock.cluster.recovering import FoundLog, FoundStore, consequences, obstacle
@@ -33,23 +33,24 @@ def view(tmp_path: Path) -> StoppedDatabase:
 
 
 def test_a_view_begins_a_new_history_that_contains_its_own(view: StoppedDatabase) -> None:
-    epoch = begin_history(view)
+    epoch = begin_history(view, Word(3))
     assert read_epoch(view) == epoch != EPOCH_OF_TESTS
     assert read_lineage(view) == [(EPOCH_OF_TESTS, 5)]
     assert read_position(view) == Position()
     assert read_former(view) == (Former(EPOCH_OF_TESTS, 3, 1),)
-    assert is_to_begin(view)
+    assert read_word(view) == Word(3)
     view_of_it = View(view)
     view_of_it.pass_claim(Position(9, 8, 0, 7))
-    assert not is_to_begin(view)
-    assert begin_history(view) != epoch
+    assert read_word(view) is None
+    assert begin_history(view, Word(9)) != epoch
     assert read_former(view) == (Former(EPOCH_OF_TESTS, 3, 1), Former(epoch, 9, 8))
 
 
 def test_a_store_that_begins_twice_contains_what_it_contained_once(view: StoppedDatabase) -> None:
     """A crash in the middle makes an operator run the command again."""
-    begin_history(view)
-    begin_history(view)
+    begin_history(view, Word(3))
+    begin_history(view, Word(None))
+    assert read_word(view) == Word(None)
     assert read_former(view) == (Former(EPOCH_OF_TESTS, 3, 1),)
 
 
@@ -58,8 +59,8 @@ def test_an_empty_store_begins_with_nothing(tmp_path: Path) -> None:
     records.claim()
     for content in (nothing(), records.contents[-1]):  # also one with nothing but a claim
         database = StoppedDatabase(ViewDisk(content), tmp_path)
-        assert begin_history(database) == ""
-        assert is_to_begin(database)
+        assert begin_history(database, Word(0)) == ""
+        assert read_word(database) == Word(0)
         assert read_position(database) == Position()
 
 
