@@ -14,15 +14,17 @@ class ObjectStoreSettings(SettingsGroup):
 
     endpoint: str = ""
     """URL of the store for s3://, http:// or https://, such as that of MinIO, Ceph, R2 or
-    SeaweedFS. Empty for Amazon's."""
+    SeaweedFS. Empty for that of the environment (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL), else
+    Amazon's."""
 
     region: str = ""
     """Region of the buckets, such as eu-central-1. Empty for that of the environment or the
     profile, and for us-east-1 where there is none and an endpoint is given."""
 
     path_style: bool | None = None
-    """true if the bucket is a part of the path, false if it is one of the host name; without it,
-    true where an endpoint is given."""
+    """true if the bucket is a part of the path, false if it is one of the host name
+    (BUCKET.minio.plant for the endpoint https://minio.plant); without it, true where an endpoint is
+    given."""
 
     ca_file: str = ""
     """PEM file of the authorities that sign the certificate of the endpoint; empty for those of the

@@ -211,7 +211,10 @@ def table_location(value: str) -> str:
         raise ValueError(
             "a URL without keys and parameters, for which there is tables.object_store"
         )
-    return f"{scheme}://{found.netloc}{found.path.rstrip('/')}"
+    path = found.path.strip("/")
+    if path and any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError("a URL without empty parts, '.' and '..' in its path")
+    return f"{scheme}://{found.netloc}/{path}".rstrip("/")
 
 
 BindAddress = Annotated[Address, BeforeValidator(_parsed_address), PlainSerializer(str)]

@@ -26,8 +26,8 @@ from penstock.config.object_store import ObjectStoreSettings
 from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
 from penstock.spark.storage.clients import store_options, without_secrets
-from penstock.spark.storage.location import Location
-from penstock.spark.storage.objects import ObjectLocation, ObjectStoreError
+from penstock.spark.storage.location import Location, ObjectStoreError
+from penstock.spark.storage.objects import ObjectLocation
 from penstock.spark.storage.opening import check_creates, location_of
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory

@@ -18,7 +18,6 @@ and never a secret: each machine finds its own.
 from __future__ import annotations
 
 import configparser
-import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -30,7 +29,7 @@ from urllib.parse import urlsplit
 from obstore.store import ObjectStore, from_url
 
 from penstock.config.object_store import ObjectStoreSettings
-from penstock.errors import ConfigError
+from penstock.spark.storage.credential_files import check_json, read_authorities, read_keys
 from penstock.telemetry.logs import one_line
 
 _BACKOFF_S_MAX: Final = 10.0
@@ -38,7 +37,7 @@ _ROLE_ADDRESSES: Final = ("169.254.169.254", "metadata.google.internal")
 """The addresses at which a machine asks for the credentials of its role, when nothing else is."""
 
 _SHOWN_CHARACTERS_MAX: Final = 400
-_FROM_PROFILE: Final = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _FILE_NAME: Final = "google_service_account"
 _SHOWN_OPTIONS: Final = ("aws_endpoint", "aws_region", _FILE_NAME)
 
@@ -50,32 +49,38 @@ def store_options(url: str, settings: ObjectStoreSettings) -> dict[str, str]:
     """Return the options of the store at a URL, with the credentials that it has now.
 
     Raises:
-        ConfigError: the file or profile with the credentials cannot be used.
+        ConfigError: the file or profile with the credentials cannot be used, and never could.
+        ObjectStoreError: it cannot be used any more.
     """
     scheme = urlsplit(url).scheme
     found: dict[str, str] = {}
     if scheme == "s3":
-        found |= _s3_options(settings)
+        found |= _s3_options(url, settings)
     elif scheme == "gs" and settings.credentials_file:
-        found[_FILE_NAME] = str(_checked_json(Path(settings.credentials_file)))
+        found[_FILE_NAME] = str(check_json(Path(settings.credentials_file)))
     elif settings.credentials_file:
         path = Path(settings.credentials_file)
-        found |= _section(path, settings.profile or "default", "azure_")
+        found |= read_keys(path, settings.profile or "default", "azure_")
     return found
 
 
 def store_at(url: str, settings: ObjectStoreSettings) -> ObjectStore:
-    """Return the client of the bucket or container at a URL; there is one for each credentials."""
+    """Return the client of the bucket or container at a URL; there is one for each credentials.
+
+    Raises:
+        ConfigError: a file of credentials or authorities cannot be used, and never could.
+        ObjectStoreError: it cannot be used any more.
+    """
     options = store_options(url, settings)
     return _store(url, settings, tuple(sorted(options.items())))
 
 
 def delta_options(url: str, settings: ObjectStoreSettings) -> dict[str, str]:
     """Return the `storage_options` of the deltalake package for the store at a URL."""
-    is_plain = settings.endpoint.startswith("http://")
+    options = store_options(url, settings)
     return {
-        **store_options(url, settings),
-        **({"allow_http": "true"} if is_plain else {}),
+        **options,
+        **({"allow_http": "true"} if _is_plain(options) else {}),
         "timeout": f"{settings.timeout_s}s",
         "max_retries": str(_retries(settings)),
         "retry_timeout": f"{settings.retry_s}s",
@@ -94,7 +99,7 @@ def without_secrets(text: object, options: Options) -> str:
             f" ({found[:80]} …)"
         )
     for name, value in options.items():
-        if name not in _SHOWN_OPTIONS and value not in ("true", "false"):
+        if name not in _SHOWN_OPTIONS and value not in ("", "true", "false"):
             found = found.replace(value, "…")
     for name in _secret_variables():
         found = found.replace(os.environ[name], "…")
@@ -112,12 +117,11 @@ def _secret_variables() -> Iterator[str]:
 def _store(
     url: str, settings: ObjectStoreSettings, options: tuple[tuple[str, str], ...]
 ) -> ObjectStore:
-    client: dict[str, Any] = {
-        "timeout": timedelta(seconds=settings.timeout_s),
-        "allow_http": settings.endpoint.startswith("http://"),
-    }
+    client: dict[str, Any] = {"timeout": timedelta(seconds=settings.timeout_s)}
+    if _is_plain(dict(options)):
+        client["allow_http"] = True
     if settings.ca_file:
-        client["root_certificate"] = Path(settings.ca_file).read_bytes()
+        client["root_certificate"] = read_authorities(Path(settings.ca_file))
     store: ObjectStore = from_url(
         url,
         config=dict(options),  # type: ignore[call-overload]  # which keys depends on the URL
@@ -135,28 +139,52 @@ def _store(
     return store
 
 
+def _is_plain(options: Options) -> bool:
+    return options.get("aws_endpoint", "").startswith("http://")
+
+
 def _retries(settings: ObjectStoreSettings) -> int:
     return 1000 if settings.retry_s else 0  # the time ends them
 
 
-def _s3_options(settings: ObjectStoreSettings) -> dict[str, str]:
-    endpoint = settings.endpoint
-    path_style = bool(endpoint) if settings.path_style is None else settings.path_style
-    found = {"aws_virtual_hosted_style_request": "false" if path_style else "true"}
+def _s3_options(url: str, settings: ObjectStoreSettings) -> dict[str, str]:
+    endpoint = settings.endpoint or _from_environment(*_ENDPOINTS)
+    is_virtual = _is_virtual_hosted(endpoint, settings)
+    found = {"aws_virtual_hosted_style_request": "true" if is_virtual else "false"}
     region = settings.region
     if settings.credentials_file:
         path = Path(settings.credentials_file)
-        found |= _section(path, settings.profile or "default", "aws_")
+        found |= read_keys(path, settings.profile or "default", "aws_")
     elif profile := settings.profile or _environment_profile():
         shared = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
-        found |= _section(Path(shared).expanduser(), profile, "aws_")
+        found |= read_keys(Path(shared).expanduser(), profile, "aws_")
         region = region or _region_of(profile)
     if endpoint:
-        found["aws_endpoint"] = endpoint
-    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        found["aws_endpoint"] = _of_bucket(endpoint, url) if is_virtual else endpoint
+    named = _from_environment("AWS_REGION", "AWS_DEFAULT_REGION")
     if region or (endpoint and not named):
         found["aws_region"] = region or "us-east-1"
     return found
+
+
+def _is_virtual_hosted(endpoint: str, settings: ObjectStoreSettings) -> bool:
+    if settings.path_style is not None:
+        return not settings.path_style
+    named = _from_environment("AWS_VIRTUAL_HOSTED_STYLE_REQUEST")
+    return named.lower() in ("true", "1") if named else not endpoint
+
+
+def _of_bucket(endpoint: str, url: str) -> str:
+    """Return the endpoint with the bucket in its host name, as the libraries want it."""
+    bucket, parts = urlsplit(url).netloc, urlsplit(endpoint)
+    if parts.netloc.startswith(f"{bucket}."):
+        return endpoint
+    return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl()
+
+
+def _from_environment(*names: str) -> str:
+    """Return the value of the first of these variables that has one."""
+    return next(filter(None, map(os.environ.get, names)), "")
 
 
 def _environment_profile() -> str:
@@ -170,51 +198,3 @@ def _region_of(profile: str) -> str:
     parser.read(path)
     section = profile if profile == "default" else f"profile {profile}"
     return parser.get(section, "region", fallback="")
-
-
-def _section(path: Path, name: str, prefix: str) -> dict[str, str]:
-    """Return the entries of a section of a file of credentials whose names have this prefix."""
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(path.read_text())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(
-            f"credentials of the object store: cannot read {path}: {reason}"
-        ) from None
-    except (configparser.Error, UnicodeDecodeError):
-        raise ConfigError(
-            f"credentials of the object store: {path} is not written as ~/.aws/credentials is: a"
-            f" line [{name}], and below it lines such as {prefix}… = …"
-        ) from None
-    if not parser.has_section(name):
-        there = ", ".join(parser.sections()) or "none"
-        raise ConfigError(
-            f"credentials of the object store: {path} has no section [{name}]; there: {there}"
-        )
-    found = {key: value for key, value in parser.items(name) if key.startswith(prefix)}
-    if prefix == "aws_":
-        missing = [key for key in _FROM_PROFILE[:2] if key not in found]
-        found = {key: found[key] for key in _FROM_PROFILE if key in found}
-    else:
-        missing = [] if found else [f"{prefix}storage_account_key"]
-    if missing:
-        raise ConfigError(
-            f"credentials of the object store: section [{name}] of {path} has no {missing[0]}"
-        )
-    return found
-
-
-def _checked_json(path: Path) -> Path:
-    try:
-        json.loads(path.read_text())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(
-            f"credentials of the object store: cannot read {path}: {reason}"
-        ) from None
-    except ValueError:
-        raise ConfigError(
-            f"credentials of the object store: {path} is not the JSON of a service account"
-        ) from None
-    return path

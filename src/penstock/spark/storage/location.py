@@ -20,6 +20,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Self
 
+from penstock.errors import PenstockError
+
+
+class ObjectStoreError(PenstockError, OSError):
+    """Raised when an object store does not do what it was asked; no secret is in the words."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:

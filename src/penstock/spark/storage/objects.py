@@ -20,19 +20,14 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore
 
 from penstock.config.object_store import ObjectStoreSettings
-from penstock.errors import PenstockError
 from penstock.spark.storage.clients import store_at, store_options, without_secrets
-from penstock.spark.storage.location import FoundFile, Location, OutputFile
+from penstock.spark.storage.location import FoundFile, Location, ObjectStoreError, OutputFile
 
 _IN_MEMORY_BYTES_MAX: Final = 32 * 1_048_576
 _PART_BYTES: Final = 16 * 1_048_576
 _PARTS_AT_ONCE: Final = 4
 _WHOLE_BYTES_MAX: Final = 8 * 1_048_576
 """Objects up to this size are read in one request."""
-
-
-class ObjectStoreError(PenstockError, OSError):
-    """Raised when an object store does not do what it was asked; no secret is in the words."""
 
 
 @final
@@ -160,11 +155,12 @@ class ObjectLocation(Location):
     @contextmanager
     def _told(self) -> Iterator[ObjectStore]:
         """Provide the client; what it raises becomes an OSError that says what, where and why."""
+        store = store_at(self.bucket, self.settings)  # outside: a missing file is not an object
         try:
-            yield store_at(self.bucket, self.settings)
+            yield store
         except (AlreadyExistsError, PreconditionError):
             raise
-        except (BaseError, FileNotFoundError) as error:
+        except (BaseError, FileNotFoundError, NotImplementedError) as error:
             if "NoSuchBucket" in str(error):
                 raise ObjectStoreError(
                     f"there is no bucket {self.bucket}: make it, or name another one"
