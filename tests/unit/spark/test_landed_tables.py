@@ -25,7 +25,6 @@ from penstock.spark.plain_types import read_rows
 from penstock.spark.storage.local import LocalLocation
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.delta_actions import files_of
-from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.landed_table import (
     Landed,
@@ -361,53 +360,6 @@ def test_files_of_lost_attempts_are_removed_by_age_and_nothing_else_is(
     assert not old.exists()
     assert young.exists()
     assert offsets(kind, table) == list(range(6))
-
-
-# -- a plain directory ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> ParquetDirectory:
-    return ParquetDirectory(tmp_path / "readings", SCHEMA, ("date",))
-
-
-def seen(directory: ParquetDirectory) -> list[int]:
-    """What a reader of the whole directory finds."""
-    if not list(path_of(directory).glob("**/*.parquet")):
-        return []
-    found = duckdb.execute(f"select \"offset\" from '{path_of(directory)}/**/*.parquet' order by 1")
-    return [offset for (offset,) in found.fetchall()]
-
-
-def test_files_of_a_lost_attempt_are_not_seen(directory: ParquetDirectory) -> None:
-    written(directory, rows(0, 5))
-    assert seen(directory) == []
-    land(directory, 0, 5)
-    assert seen(directory) == list(range(5))
-
-
-def test_a_commit_that_was_cut_off_is_carried_out_by_whoever_looks_next(
-    directory: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    land(directory, 0, 5)
-    with monkeypatch.context() as killed:
-        killed.setattr(ParquetDirectory, "_apply", lambda *_: None)
-        land(directory, 5, 10)
-    assert seen(directory) == list(range(5))
-    again = ParquetDirectory(path_of(directory), SCHEMA, ("date",))
-    assert landed_end(again) == 10
-    assert seen(directory) == list(range(10))
-
-
-def test_only_the_latest_commits_are_kept(
-    directory: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.spark.tables.directory.COMMITS_KEPT", 3)
-    for n in range(6):
-        land(directory, n, n + 1)
-    names = sorted(path.name for path in (path_of(directory) / "_penstock").iterdir())
-    assert [int(name.removesuffix(".json")) for name in names] == [3, 4, 5]
-    assert seen(directory) == list(range(6))
 
 
 # -- Iceberg ----------------------------------------------------------------------------------

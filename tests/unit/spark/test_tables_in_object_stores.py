@@ -38,6 +38,7 @@ from penstock.spark.tables.landed_table import (
     Outcome,
     PlannedBatch,
     Span,
+    TableCommitUnknown,
     TableError,
 )
 from tests.support.landed_tables import (
@@ -217,6 +218,45 @@ def test_a_spoilt_request_loses_and_repeats_nothing(
     assert store.counts()["PUT"] > 20, "requests were spoilt"
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_commit_of_which_the_store_says_nothing_is_not_known_or_found(
+    place: ObjectLocation, store: ObjectStore, every: int
+) -> None:
+    """The first request is lost, or only one after the point of commit. It was a bare error of the
+    store, which says nothing of the batch."""
+    impatient = ObjectStoreSettings(endpoint=place.settings.endpoint, retry_s=0)
+    location = ObjectLocation(place.bucket, f"{place.key}/readings", impatient)
+    table = ParquetDirectory(location, SCHEMA, ("date", "line"))
+    land(table, 0, 3)
+    batch, files = PlannedBatch(SELECTION, 3, 6), written(table, rows(3, 6))
+    store.spoil("lost request", every=every, times=1)
+    if every == 1:
+        with pytest.raises(TableCommitUnknown, match="it is not known whether commit 1 of the tab"):
+            table.commit(batch, files)
+    else:
+        assert table.commit(batch, files) is Outcome.LANDED
+    store.spoil("")
+    found = landed_end(ParquetDirectory(location, SCHEMA, ("date", "line")))
+    assert found == (3 if every == 1 else 6)
+    assert table.commit(batch, files) is (Outcome.LANDED if every == 1 else Outcome.OVERTAKEN)
+    assert Opener("parquet", place, Path()).offsets() == list(range(6))
+
+
+@pytest.mark.parametrize("opener", ["parquet"], indirect=True)
+def test_a_reader_asks_the_store_to_change_nothing(opener: Opener, store: ObjectStore) -> None:
+    """Right to read is enough: a look at a directory of Parquet files copied its newest files."""
+    land(opener(), 0, 6)
+    store.counts()
+    reader = opener()
+    contents = reader.contents()
+    assert contents is not None
+    assert (contents.rows, landed_end(reader)) == (6, 6)
+    assert len(reader.files()) == contents.files
+    assert reader.remove_orphans(0, remove=False) == []
+    reader.prepare(SELECTION, add=False)
+    assert set(store.counts()) <= {"GET", "HEAD"}
+
+
 def test_a_place_in_a_store_is_a_value(place: ObjectLocation) -> None:
     assert pickle.loads(pickle.dumps(place / "x")) == place / "x"
     assert len({place / "x", place / "x"}) == 1
@@ -390,13 +430,14 @@ def test_a_profile_of_the_environment_is_used_with_its_region(
 
 @pytest.mark.parametrize(
     ("opener", "requests_max"),
-    [("delta", 13), ("iceberg", 12), ("parquet", 7)],
+    [("delta", 13), ("iceberg", 12), ("parquet", 8)],
     indirect=["opener"],
 )
 def test_a_commit_of_one_file_takes_few_requests(
-    opener: Opener, store: ObjectStore, requests_max: int
+    opener: Opener, store: ObjectStore, requests_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit to a Delta table took 226: deltalake read its whole log for each number."""
+    monkeypatch.setattr("penstock.spark.tables.directory.COMMITS_KEPT", 3)  # old ones are removed
     table = opener()
     table.prepare(SELECTION)
     for n in range(0, 15, 3):

@@ -5,19 +5,25 @@
     TABLE/_penstock/00000000000000000007.json commit 7: its files, and what has landed so far
 
     write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ rename hidden files
-                           the point of commit  └─ repeated by the next access, if interrupted
+                           the point of commit  └─ repeated by the next writer, if interrupted
 
 A commit is a file with a new name, which only one of two writers can create. It has the whole
-state; earlier commits are only history. Readers see the files of a commit appear one after another;
-with Delta or Iceberg they see them all at once. An object store has no renaming: there a file is
-copied.
+state; earlier commits are only history, and the oldest are removed, in their order. So the name of
+a removed one could be created again, by a writer that was paused since it looked at the table: a
+writer carries out its commit only if the one before it is still what it had seen.
+
+Other programs see the files of a commit appear one after another; with Delta or Iceberg they see
+them all at once. Penstock's readers go by the last commit, and write nothing. An object store has
+no renaming: there a file is copied.
 """
 
 from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -51,6 +57,7 @@ from penstock.spark.tables.landed_table import (
     Selection,
     Span,
     TableCommitFailed,
+    TableCommitUnknown,
     TableError,
 )
 from penstock.spark.tables.rewriting import replacement_failed, rewrite_without, with_columns_of
@@ -61,7 +68,7 @@ COMMITS_NAME: Final = "_penstock"
 """The directory of commits. Readers ignore names that begin with an underscore."""
 
 COMMITS_KEPT: Final = 100
-"""The number of last commits that stay; only the last one is needed."""
+"""The number of last commits that stay; only the last two are needed."""
 
 _COMMIT_NAME: Final = re.compile(r"[0-9]+\.json")
 
@@ -95,6 +102,26 @@ class _Commit(msgspec.Struct, frozen=True):
         return pa.ipc.read_schema(pa.py_buffer(self.columns))
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at the table.
+
+    Attributes:
+        numbers: the numbers of the commits that are there, in order; there is at least one.
+        content: the last commit, as it was read.
+        last: the last commit.
+    """
+
+    numbers: Sequence[int]
+    content: bytes
+    last: _Commit
+
+    @property
+    def version(self) -> int:
+        """The number of the last commit."""
+        return self.numbers[-1]
+
+
 class ParquetDirectory:
     """A directory of Parquet files, which need not exist yet. For one thread at a time.
 
@@ -116,12 +143,13 @@ class ParquetDirectory:
         """Check the table and add missing columns; see `LandedTable`."""
         if add:
             check_store(self.location)
-        version, last = self._refresh()
-        if last is None:
+        look = self._refresh() if add else self._look()
+        if look is None:
             return
+        last = look.last
         self._check_selection(last, selection)
         schema, partition_by = self.layout.schema, self.layout.partition_by
-        if not is_declared_anew(last.schema, last.partition_by, self.layout) or self._files():
+        if not is_declared_anew(last.schema, last.partition_by, self.layout) or self._files(look):
             check_partitions(self.location, last.partition_by, self.layout)
             added = columns_to_add(self.location, last.schema, schema)
             schema = pa.schema([*last.schema, *added])
@@ -129,15 +157,15 @@ class ParquetDirectory:
             commit_record = msgspec.structs.replace(
                 last, columns=_serialize(schema), partition_by=partition_by, added=[], removed=[]
             )
-            if not self._append(version + 1, commit_record):
+            if not self._append(look, commit_record):
                 raise TableCommitFailed(
                     f"another job changed the table in {self.location}; try again"
                 )
 
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table; None if it does not exist."""
-        _, last = self._refresh()
-        return None if last is None else last.schema
+        look = self._look()
+        return None if look is None else look.last.schema
 
     def can_widen(self, _present: pa.Field, _wanted: pa.Field) -> bool:
         """Return False: readers take the types from each file, so all files must have the same."""
@@ -145,31 +173,34 @@ class ParquetDirectory:
 
     def landed(self, selection: Selection) -> Landed | None:
         """Return what has landed of a selection, on disk; None if landing has not begun."""
-        return Landed.stored(_finder(self._refresh()[1]), selection)
+        return Landed.stored(_finder(self._look()), selection)
 
     def epochs(self) -> tuple[str, ...]:
         """Return the epochs that the table has received, in that order; see `LandedTable`."""
-        _, last = self._refresh()
-        if last is None:
-            return ()
-        listed = stored_epochs(_finder(last))
+        look = self._look()
+        return () if look is None else self._epochs(look)
+
+    def _epochs(self, look: _Look) -> tuple[str, ...]:
+        listed = stored_epochs(_finder(look))
         if listed:
             return listed
-        names = {name for path in self._files() for name in _offsets(self.location / path)[:2]}
+        paths = self._files(look)
+        names = {name for path in paths for name in _offsets(self.location / path)[:2]}
         return tuple(sorted(names))
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the number of the last micro-batch of a query in the table; None without one."""
-        return _finder(self._refresh()[1])(QueryBatch(query_id, 0).transaction_id)
+        return _finder(self._look())(QueryBatch(query_id, 0).transaction_id)
 
     def commit(self, batch: PlannedBatch, files: Sequence[NewFile]) -> Outcome:
         """Make files part of the table in one commit that moves its end; see `LandedTable`."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):
-            version, last = self._refresh()
+            look = self._refresh()
+            last = None if look is None else look.last
             if last is not None:
                 self._check_selection(last, selection)
-            find = _finder(last)
+            find = _finder(look)
             obstacle = batch.obstacle(find)
             if obstacle is not None:
                 return obstacle
@@ -181,11 +212,22 @@ class ParquetDirectory:
                 {**landed, **batch.numbers(find, files)},
                 [_visible_path(file.path) for file in files],
             )
-            if self._append(version + 1, commit_record):
-                return Outcome.LANDED
+            try:
+                if self._append(look, commit_record):
+                    return Outcome.LANDED
+            except TableCommitUnknown:
+                if self._has(batch):
+                    return Outcome.LANDED
+                raise
         raise TableCommitFailed(
             f"{batch.description} could not be committed to {self.location}: other jobs came first"
         )
+
+    def _has(self, batch: PlannedBatch) -> bool:
+        """Return whether the table has a batch; False if that cannot be told now, either."""
+        with suppress(TableError):
+            return batch.is_in(_finder(self._refresh()))
+        return False
 
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
@@ -194,9 +236,11 @@ class ParquetDirectory:
         rewritten_paths: list[str] | None = None
         kept_rows: list[NewFile] = []
         for _ in range(COMMIT_ATTEMPTS_MAX):
-            version, last = self._refresh()
-            assert last is not None, "there are rows to replace"
-            overlapping = [path for path in self._files() if _overlaps(self.location / path, span)]
+            look = self._refresh()
+            assert look is not None, "there are rows to replace"
+            last = look.last
+            paths = self._files(look)
+            overlapping = [path for path in paths if _overlaps(self.location / path, span)]
             if overlapping != rewritten_paths:  # else other jobs have only added files
                 pairs = ((self.location / path, _values(path)) for path in overlapping)
                 kept_rows = rewrite_without(span, pairs, with_columns_of(last.schema, self.layout))
@@ -210,14 +254,14 @@ class ParquetDirectory:
                 added=[_visible_path(file.path) for file in (*kept_rows, *files)],
                 removed=overlapping,
             )
-            if self._append(version + 1, commit_record):
+            if self._append(look, commit_record):
                 return
         raise replacement_failed(span, self.location)
 
     def live_files(self) -> list[LiveFile] | None:
         """Return [], or None without a table: readers of a directory could see an unfinished
         merge."""
-        return None if self._refresh()[1] is None else []
+        return None if self._look() is None else []
 
     def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:  # noqa: ARG002
         """Return True and do nothing: there is one version, and a commit removes old ones."""
@@ -225,25 +269,31 @@ class ParquetDirectory:
 
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
-        version, last = self._refresh()
-        if last is None:
+        look = self._look()
+        if look is None:
             return None
-        files = self._found_files()
+        files = self._found_files(look)
+        changed_at_s = self._commit_path(look.version).stat().modified_at_s
         return Contents(
-            version=version,
-            changed_at=datetime.fromtimestamp(self._commit_path(version).stat().modified_at_s, UTC),
+            version=look.version,
+            changed_at=datetime.fromtimestamp(changed_at_s, UTC),
             rows=sum(_rows(self.location / file.path) for file in files),
             files=len(files),
             size_bytes=sum(file.size_bytes for file in files),
-            description=last.description,
-            epoch=next(reversed(self.epochs()), None),
+            description=look.last.description,
+            epoch=next(reversed(self._epochs(look)), None),
         )
 
     def recent_files(self, within: timedelta) -> list[Location]:
-        """Return the files with rows that were received within this time before the newest row."""
+        """Return the files with rows that were received within this time before the newest row.
+
+        A commit that was cut off is carried out before, because Spark reads no hidden files.
+        """
+        look = self._refresh()
+        paths = [] if look is None else self._files(look)
         if within == timedelta.max:
-            return [self.location / path for path in self._files()]
-        received = {path: _received_at(self.location / path) for path in self._files()}
+            return [self.location / path for path in paths]
+        received = {path: _received_at(self.location / path) for path in paths}
         newest = max(received.values(), default=None)
         return [
             self.location / path
@@ -253,15 +303,19 @@ class ParquetDirectory:
 
     def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, each with the values of its partition; see `LandedTable`."""
-        return [(self.location / path, _values(path)) for path in self._files()]
+        look = self._look()
+        paths = [] if look is None else self._files(look)
+        return [(self.location / path, _values(path)) for path in paths]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove hidden files of this age, which belong to no commit; return their names."""
-        self._refresh()
+        look = self._refresh() if remove else self._look()
+        committed = set() if look is None else {_hidden_path(path) for path in look.last.added}
         hidden = [
             file
             for file in self.location.files()
             if fnmatch(file.path.rpartition("/")[2], hidden_name("*.parquet"))
+            and file.path not in committed
         ]
         return remove_leftovers(self.location, hidden, older_than_h, remove=remove)
 
@@ -272,40 +326,97 @@ class ParquetDirectory:
                 f" {selection.description} in another one"
             )
 
-    def _files(self) -> list[str]:
-        """Return the paths of the files that readers see, relative to the directory."""
-        return [file.path for file in self._found_files()]
+    def _files(self, look: _Look) -> list[str]:
+        """Return the paths of the files of the table, relative to the directory."""
+        return [file.path for file in self._found_files(look)]
 
-    def _found_files(self) -> list[FoundFile]:
-        found = (file for file in self.location.files() if file.path.endswith(".parquet"))
-        return sorted(found, key=lambda file: file.path)
+    def _found_files(self, look: _Look) -> list[FoundFile]:
+        """Return the files of the table: those that all see, once its last commit is carried
+        out."""
+        removed = set(look.last.removed)
+        hidden = {_hidden_path(path): path for path in look.last.added}
+        found: dict[str, FoundFile] = {}
+        for file in self.location.files():
+            if file.path.endswith(".parquet") and file.path not in removed:
+                found[file.path] = file
+            elif file.path in hidden:
+                found.setdefault(hidden[file.path], file)
+        return [file for _, file in sorted(found.items())]
 
-    def _refresh(self) -> tuple[int, _Commit | None]:
-        """Return the number of the last commit and the commit; (-1, None) without one.
-
-        The commit is on disk, and its files are renamed and removed.
-        """
+    def _look(self) -> _Look | None:
+        """Return the last commit, which is on disk; None without one. Nothing is written."""
         try:
-            version = max(
-                (int(name[:-5]) for name in self._commits.names() if _COMMIT_NAME.fullmatch(name)),
-                default=-1,
-            )
-            if version < 0:
-                return -1, None
-            last = msgspec.json.decode(self._commit_path(version).read(), type=_Commit)
+            numbers = self._numbers()
+            if not numbers:
+                return None
+            content = self._commit_path(numbers[-1]).read()
             self._commits.sync()
-            self._apply(last)
+            return _Look(numbers, content, msgspec.json.decode(content, type=_Commit))
         except (OSError, ValueError) as error:
-            raise TableError(f"the table in {self.location} cannot be read: {error}") from error
-        return version, last
+            raise self._unreadable(error) from error
 
-    def _append(self, version: int, commit_record: _Commit) -> bool:
-        """Write a commit and apply it; return False if another writer has used its number."""
-        if not self._commit_path(version).create(msgspec.json.encode(commit_record)):
-            return False
-        self._apply(commit_record)
-        self._commit_path(version - COMMITS_KEPT).remove()
-        return True
+    def _refresh(self) -> _Look | None:
+        """Return the last commit, as a writer needs it: its files are renamed and removed."""
+        look = self._look()
+        if look is not None:
+            try:
+                self._apply(look.last)
+            except OSError as error:
+                raise self._unreadable(error) from error
+        return look
+
+    def _unreadable(self, error: Exception) -> TableError:
+        return TableError(f"the table in {self.location} cannot be read: {error}")
+
+    def _numbers(self) -> Sequence[int]:
+        names = self._commits.names()
+        return sorted(int(name[:-5]) for name in names if _COMMIT_NAME.fullmatch(name))
+
+    def _append(self, look: _Look | None, commit_record: _Commit) -> bool:
+        """Write the next commit and apply it; return False if another writer has its number.
+
+        Args:
+            look: the table as the commit supposes it to be; None: there is none.
+            commit_record: the commit.
+
+        Raises:
+            TableCommitUnknown: the store does not tell whether it was written, or so many commits
+                were made meanwhile that the table does not tell whether this is one of them.
+        """
+        version = 0 if look is None else look.version + 1
+        doubt: object
+        try:
+            if not self._commit_path(version).create(msgspec.json.encode(commit_record)):
+                return False
+            if not self._is_overtaken(look):
+                self._apply(commit_record)
+                if look is not None:
+                    self._remove_commits(n for n in look.numbers if n <= version - COMMITS_KEPT)
+                return True
+            doubt = "there were so many others meanwhile that the first of them are removed"
+        except OSError as error:
+            doubt = error
+        raise TableCommitUnknown(
+            f"it is not known whether commit {version} of the table in {self.location} was made"
+            f" ({doubt}); run the job again: it looks at the table"
+        )
+
+    def _is_overtaken(self, look: _Look | None) -> bool:
+        """Return whether commits that were made after a look are removed again by now.
+
+        They are removed in their order, so none is while the last one that was seen is there.
+        """
+        if look is None:
+            return max(self._numbers(), default=0) >= COMMITS_KEPT
+        try:
+            return self._commit_path(look.version).read() != look.content
+        except FileNotFoundError:
+            return True
+
+    def _remove_commits(self, numbers: Iterable[int]) -> None:
+        with suppress(OSError):  # the next commit removes them
+            for number in numbers:
+                self._commit_path(number).remove()
 
     def _apply(self, commit_record: _Commit) -> None:
         """Rename and remove the files of a commit, except those for which that is done."""
@@ -314,17 +425,16 @@ class ParquetDirectory:
         for path in commit_record.removed:
             (self.location / path).remove()
         for path in commit_record.added:
-            visible = self.location / path
-            hidden = visible.with_name(hidden_name(visible.name))
-            hidden.move(visible)  # unless that was done before, or by another job
+            hidden = self.location / _hidden_path(path)
+            hidden.move(self.location / path)  # unless that was done before, or by another job
         self._applied = commit_record
 
     def _commit_path(self, version: int) -> Location:
         return self._commits / f"{version:020}.json"
 
 
-def _finder(last: _Commit | None) -> FindNumber:
-    return (lambda _: None) if last is None else last.landed.get
+def _finder(look: _Look | None) -> FindNumber:
+    return (lambda _: None) if look is None else look.last.landed.get
 
 
 def _serialize(schema: pa.Schema) -> bytes:
@@ -334,6 +444,11 @@ def _serialize(schema: pa.Schema) -> bytes:
 def _visible_path(path: str) -> str:
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}{name.removeprefix('.').removesuffix('.new')}"
+
+
+def _hidden_path(path: str) -> str:
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{hidden_name(name)}"
 
 
 def _values(path: str) -> dict[str, str | None]:
