@@ -21,6 +21,9 @@ IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long each part of `make torture` runs, and each target of `make fuzz`: 60 is the hourly size
 # of torture, 600 the nightly one.
 SECONDS ?= 60
+
+# The S3 server of `make lake`: it stores on disk, and has conditional writes.
+S3_SERVER ?= github.com/versity/versitygw/cmd/versitygw@v1.8.0
 CHECKED := $(wildcard src tests examples benchmarks scripts packaging/container/health.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -28,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-cluster test test-clocks check coverage fuzz torture bench format docs site lock clean
+.PHONY: help setup setup-tests demo demo-cluster test test-clocks check coverage fuzz torture lake bench format docs site lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +88,14 @@ torture: setup-tests ## what takes long; power cuts, cut links and kills under l
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.cluster_torture --seconds $$(($(SECONDS)))
+
+lake: setup-tests ## tables in a real S3 server that is killed, and whose requests are spoiled (needs Go)
+	GOBIN=$(CURDIR)/build/bin go install $(S3_SERVER)
+	PATH=$(CURDIR)/build/bin:$$PATH $(PYTEST) -q tests/spark/test_killed_object_store.py
+	@for format in delta iceberg; do \
+		PATH=$(CURDIR)/build/bin:$$PATH $(PY) -m tests.crash.pipeline_torture --store \
+			--format $$format --seconds $(SECONDS) || exit 1; \
+	done
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.side_by_side --write

@@ -5,7 +5,8 @@ other, the log landed in a Delta table, rows published by the sink, and source, 
 sink in one query (``--pipeline`` chooses), while a worker, the driver and the broker are killed
 with SIGKILL again and again: ``tests/support/pipeline_storm``. Older states are put back under the
 first, and a second job runs beside it, as often as is asked: ``tests/support/pipeline_restores``.
-The table is read back by delta-rs, Polars, DuckDB and Spark, which must agree.
+The table is read back by its format's own reader, Polars, DuckDB and Spark, which must agree.
+``--store`` puts it into a real S3 server, which is killed, too, and whose requests are spoiled.
 
 It prints what was done and what became of the messages; the exit code is 1 if a promise is broken,
 and the directory with stores, tables and logs is kept then.
@@ -23,14 +24,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.spark.session import local_spark
 from penstock.version import build_kind
 from tests.support.fixtures import running_broker
 from tests.support.pipeline_restores import RESTORES, Restores
 from tests.support.pipeline_storm import KINDS, Verdict, play, prepared
-from tests.support.pipelines import PIPELINES, LogToTable
+from tests.support.pipelines import PIPELINES, TO_TABLE, LogToTable
+from tests.support.s3_server import disk_store
 from tests.support.spark_cluster import SparkCluster
 from tests.support.table_readers import read_back
 
@@ -42,12 +44,24 @@ _ROUND_S: Final = 12.0
 _PROGRESS_S: Final = 5.0
 
 
-def storm(names: list[str], messages: int, rounds: int, seed: int, restores: dict[str, int]) -> int:
+class Asked(NamedTuple):
+    """What each storm is made of; ``has_store``: the table is in an object store."""
+
+    messages: int
+    rounds: int
+    seed: int
+    kind: str
+    has_store: bool
+    restores: dict[str, int]
+
+
+def storm(names: list[str], asked: Asked) -> int:
     """The pipelines, one after the other; the exit code."""
-    asked = " ".join(f"--pipeline {name}" for name in names)
+    pipelines = " ".join(f"--pipeline {name}" for name in names)
     print(
-        f"storm over a Spark cluster, {build_kind()}:"
-        f" {asked} --messages {messages} --rounds {rounds} --seed {seed}",
+        f"storm over a Spark cluster, {build_kind()}: {pipelines} --format {asked.kind}"
+        f"{' --store' * asked.has_store}"
+        f" --messages {asked.messages} --rounds {asked.rounds} --seed {asked.seed}",
         flush=True,
     )
     directory = Path(tempfile.mkdtemp(prefix="penstock-pipeline-"))
@@ -57,9 +71,7 @@ def storm(names: list[str], messages: int, rounds: int, seed: int, restores: dic
         with SparkCluster(directory / "cluster") as cluster:
             for name in names:
                 with contextlib.redirect_stdout(said):
-                    verdict = one(
-                        name, directory / name, cluster, messages, rounds, seed, say, restores
-                    )
+                    verdict = one(name, directory / name, cluster, say, asked)
                 if not verdict.is_kept:
                     print(f"{said.getvalue()}FAILED (what is left: {directory})")
                     return 1
@@ -77,11 +89,8 @@ def one(
     name: str,
     directory: Path,
     cluster: SparkCluster,
-    messages: int,
-    rounds: int,
-    seed: int,
     say: Callable[[object], None],
-    restores: dict[str, int],
+    asked: Asked,
 ) -> Verdict:
     """One pipeline with a broker of its own; states are put back under the one to a table."""
     shown_s = 0.0
@@ -94,16 +103,23 @@ def one(
 
     (directory / "broker").mkdir(parents=True)
     settings = {"log.level": "info"}
+    messages, rounds, seed, kind, has_store, restores = asked
+    to_store = disk_store(directory / "store") if has_store else contextlib.nullcontext()
     with (
+        to_store as store,
         running_broker(directory / "broker", settings, stream=True) as broker,
-        prepared(name, directory / "pipeline", broker, seed, messages // rounds) as pipeline,
+        prepared(
+            name, directory / "pipeline", broker, seed, messages // rounds, kind, store
+        ) as pipeline,
     ):
         log = directory / "driver.log"
         older = None
         if isinstance(pipeline, LogToTable) and any(restores.values()):
             copies, draw = directory / "copies", random.Random(seed)
             older = Restores(pipeline, broker, copies, restores, draw)
-        verdict = play(pipeline, name, cluster, broker, log, seed, messages, rounds, tell, older)
+        verdict = play(
+            pipeline, name, cluster, broker, log, seed, messages, rounds, tell, older, store
+        )
         say(verdict)
         if isinstance(pipeline, LogToTable):
             with local_spark("read back", log=directory / "reader.log") as spark:
@@ -123,11 +139,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="of faults; three or more")
     parser.add_argument("--seconds", type=float, help="as much as takes so long, about")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    parser.add_argument(
+        "--format", choices=("delta", "iceberg"), default="delta", help="of a table"
+    )
+    parser.add_argument(
+        "--store", action="store_true", help="the table is in an object store: log-to-table alone"
+    )
     for kind in RESTORES:
         parser.add_argument(f"--{kind}", type=int, default=0, help="times, from log to table")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end all we began
-    names: list[str] = asked.pipeline or list(PIPELINES)
+    names: list[str] = [TO_TABLE] if asked.store else asked.pipeline or list(PIPELINES)
     if asked.seconds is None:
         messages = asked.messages or MESSAGES
         rounds = asked.rounds or messages // MESSAGES_A_ROUND
@@ -138,7 +160,8 @@ def main() -> int:
         rounds = asked.rounds or int(asked.seconds / len(names) / _ROUND_S)
         messages = asked.messages or max(len(KINDS), rounds) * MESSAGES_A_SHORT_ROUND
     restores = {kind: getattr(asked, kind) for kind in RESTORES}
-    return storm(names, messages, max(len(KINDS), rounds), asked.seed, restores)
+    rounds = max(len(KINDS), rounds)
+    return storm(names, Asked(messages, rounds, asked.seed, asked.format, asked.store, restores))
 
 
 if __name__ == "__main__":

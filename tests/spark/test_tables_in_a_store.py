@@ -28,6 +28,7 @@ from penstock.spark.tables.places import TablePlaces
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.object_store import KEYS, ObjectStore, object_store
+from tests.support.table_readers import read_back
 
 FORMATS = ("delta", "iceberg", "parquet")
 
@@ -109,7 +110,10 @@ def test_a_job_goes_on_where_its_table_is_with_nothing_of_its_own(
     for table in tables:
         assert offsets(table) == [n for n in range(60) if n % 3 != 1] + [60, 61, 62]
         assert offsets(table, DEAD_LETTERS) == [n for n in range(60) if n % 3 == 1]
-    delta = tables[0]
+    delta, iceberg, _ = tables
+    for table in (delta, iceberg):
+        found = read_back(table, spark).column("offset").to_pylist()
+        assert sorted(found) == offsets(table)
     rows = read_table(spark, delta.location).orderBy("offset").collect()
     assert [row["value"] for row in rows] == offsets(delta)
     assert newest_rows(delta.location, 2).column("offset").to_pylist() == [62, 61]

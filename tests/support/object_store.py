@@ -1,10 +1,11 @@
 """An S3 server for tests, before which requests are lost, refused or changed, in its own process.
 
-The store is moto, which keeps objects in memory and knows conditional writes (`If-None-Match: *`).
-Requests pass a proxy; `ObjectStore.spoil` says what happens to them there. Both run in a process of
-their own, because deltalake does not release Python's lock in every call that asks the store::
+The store is moto, which keeps objects in memory and knows conditional writes (`If-None-Match: *`),
+or another server that runs (`s3_server`). Requests pass a proxy; `ObjectStore.spoil` says what
+happens to them there. Both run in a process of their own, because deltalake does not release
+Python's lock in every call that asks the store::
 
-    tests ──▶ proxy ──▶ moto          python -m tests.support.object_store
+    tests ──▶ proxy ──▶ moto          python -m tests.support.object_store [HOST:PORT]
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Literal, final
 from urllib.request import Request, urlopen
@@ -32,14 +33,26 @@ KEYS: Final = {
 REGION: Final = "us-east-1"
 
 _CONTROL: Final = "/-control-"
-_SLOW_DOWN: Final = (
-    b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.'
-    b"</Message></Error>"
-)
+_REFUSALS: Final = {
+    "slow down": (503, "SlowDown", "Please reduce your request rate."),
+    "stale credentials": (403, "ExpiredToken", "The provided token has expired."),
+    "clock skew": (403, "RequestTimeTooSkewed", "The difference is too large."),
+}
+_HELD_S_MAX: Final = 120.0
 
-Fault = Literal["", "slow down", "lost request", "lost answer", "replaced"]
-"""What happens to a request: nothing; 503 SlowDown; the connection ends before the store has the
-request, or after it has done it; its condition is left out."""
+Fault = Literal[
+    "",
+    "slow down",
+    "stale credentials",
+    "clock skew",
+    "lost request",
+    "lost answer",
+    "late answer",
+    "replaced",
+]
+"""What happens to a request that writes: nothing; it is refused with that error of S3's; the
+connection ends before the store has the request, or after it has done it; the store has done it,
+and the answer does not come until the client has given up; its condition is left out."""
 
 
 @final
@@ -61,7 +74,8 @@ class ObjectStore:
         self._put(_CONTROL, json.dumps([fault, every, times]).encode())
 
     def counts(self) -> dict[str, int]:
-        """Return how many requests there were, by method; they are counted from nought again."""
+        """Return how many requests there were, by method, and how many a fault happened to, by the
+        fault; they are counted from nought again."""
         with urlopen(self.endpoint + _CONTROL) as answer:
             counts: dict[str, int] = json.loads(answer.read())
         return counts
@@ -72,10 +86,11 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store() -> Iterator[ObjectStore]:
-    """Run an S3 server for the time of a `with` block."""
+def object_store(target: str = "") -> Iterator[ObjectStore]:
+    """Run an S3 server for the time of a `with` block, or only the proxy before a ``target``,
+    HOST:PORT."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.object_store"],
+        [sys.executable, "-m", "tests.support.object_store", *filter(None, [target])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -113,6 +128,7 @@ class _Proxy(ThreadingHTTPServer):
         if self._seen % self._every or not self._times:
             return ""
         self._times -= 1
+        self.counts[self._fault] += 1
         return self._fault
 
 
@@ -127,8 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.counts[self.command] += 1
         match self.server.next_fault(self.command):
-            case "slow down":
-                self._answer(503, {}, _SLOW_DOWN)
+            case ("slow down" | "stale credentials" | "clock skew") as fault:
+                status, code, words = _REFUSALS[fault]
+                error = f"<Error><Code>{code}</Code><Message>{words}</Message></Error>"
+                self._answer(status, {}, b'<?xml version="1.0"?>' + error.encode())
             case "lost request":
                 self._hang_up()
             case fault:
@@ -155,7 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
             body = answer.read()
         finally:
             connection.close()
-        if fault == "lost answer":
+        if fault == "late answer":
+            self.connection.settimeout(_HELD_S_MAX)
+            with suppress(OSError):
+                self.rfile.read(1)
+        if fault in ("lost answer", "late answer"):
             self._hang_up()
         else:
             self._answer(answer.status, dict(answer.getheaders()), body)
@@ -183,18 +205,23 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve until standard input ends."""
+    with ExitStack() as stack, _Proxy() as proxy:
+        proxy.target = sys.argv[1] if len(sys.argv) > 1 else stack.enter_context(_moto())
+        print(f"http://127.0.0.1:{proxy.server_address[1]}", flush=True)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        sys.stdin.read()
+        proxy.shutdown()
+
+
+@contextmanager
+def _moto() -> Iterator[str]:
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()
-    with _Proxy() as proxy:
-        proxy.target = f"{host}:{port}"
-        print(f"http://127.0.0.1:{proxy.server_address[1]}", flush=True)
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        sys.stdin.read()
-        proxy.shutdown()
+    yield f"{host}:{port}"
     moto.stop()
 
 

@@ -17,13 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
-from deltalake import DeltaTable
-
-from penstock.config.table_places import CHECKPOINT_NAME
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.pipelines import LogToTable, server_of
-from tests.support.places import path_of
 
 OLDER, DELETED, ANOTHER, DATA, SECOND = "older", "deleted", "another", "data", "second"
 RESTORES: Final = (OLDER, DELETED, ANOTHER, DATA, SECOND)
@@ -77,7 +73,7 @@ class Restores:
     def copy(self) -> None:
         """Copy what may be put back later; nothing is on its way to the broker."""
         place = self._directory / str(len(self._copies))
-        checkpoint = path_of(self._pipeline.table) / CHECKPOINT_NAME
+        checkpoint = self._pipeline.table.job_dir
         if checkpoint.is_dir():
             shutil.copytree(checkpoint, place / "job", dirs_exist_ok=True)
             self._copies.append(place / "job")
@@ -92,7 +88,7 @@ class Restores:
     def put_back(self, kind: str, draw: random.Random) -> None:
         """One of them, but for the second job, which its caller starts."""
         self.done[kind] += 1
-        checkpoint = path_of(self._pipeline.table) / CHECKPOINT_NAME
+        checkpoint = self._pipeline.table.job_dir
         if kind == DATA:
             assert self._data is not None
             self._broker.stop()
@@ -146,11 +142,7 @@ class Restores:
 
     def rows(self) -> Counter[tuple[str, int]]:
         """The rows of the table: publisher and number."""
-        found = DeltaTable(path_of(self._pipeline.table)).to_pyarrow_table(
-            columns=["publisher", "number"]
-        )
-        columns = (found.column(name).to_pylist() for name in ("publisher", "number"))
-        return Counter(zip(*columns, strict=True))
+        return Counter(self._pipeline.rows())
 
     @staticmethod
     def _read(client: StreamClient, epoch: str, start: int, end: int) -> Iterator[tuple[str, int]]:

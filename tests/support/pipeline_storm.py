@@ -14,7 +14,10 @@ must equal acknowledgements.
 ``worker``   SIGKILL to one worker, its executors and their Python
 ``driver``   SIGKILL to its Python, or to that and its Java and all they have started
 ``broker``   SIGKILL to the broker, whose stream service ends with it
+``store``    SIGKILL to the object store, where the table is in one
 ============ ================================================================
+
+Requests to a store are spoiled all the time, another way in each round: ``object_store.Fault``.
 """
 
 import random
@@ -28,16 +31,29 @@ from typing import Final, NamedTuple, final
 
 from tests.support.broker import Broker
 from tests.support.deadline import let_pass, wait_for
+from tests.support.object_store import Fault
 from tests.support.pipeline_loads import count
-from tests.support.pipeline_restores import DATA, SECOND, Restores
-from tests.support.pipelines import PIPELINES, Outcome, Pipeline, compare
+from tests.support.pipeline_restores import DATA, RESTORES, SECOND, Restores
+from tests.support.pipelines import PIPELINES, TO_TABLE, LogToTable, Outcome, Pipeline, compare
 from tests.support.process_tree import Process, alive, descendants, kill
+from tests.support.s3_server import DiskStore
 from tests.support.spark_cluster import WORKERS, SparkCluster
 
 WORKER: Final = "worker"
 DRIVER: Final = "driver"
 BROKER: Final = "broker"
+STORE: Final = "store"
 KINDS: Final = (WORKER, BROKER, DRIVER)
+SPOILS: Final[tuple[Fault, ...]] = (
+    "lost answer",
+    "slow down",
+    "late answer",
+    "lost request",
+    "stale credentials",
+    "clock skew",
+)
+_SPOILED_EVERY: Final = (2, 12)
+_SPOILED_TIMES: Final = 30
 
 _ONE_MORE: Final = 0.2  # how often another fault happens in the same moment
 _LEAST_SHARE, _MOST_SHARE = 0.2, 0.9  # of a round's messages, come out before its fault
@@ -56,6 +72,7 @@ class Verdict(NamedTuple):
     ended: int  # drivers that ended by themselves: started again, as a supervisor does
     seconds: float
     outcome: Outcome
+    spoiled: dict[str, int]  # requests to the store, by what happened to them
 
     @property
     def is_kept(self) -> bool:
@@ -67,9 +84,10 @@ class Verdict(NamedTuple):
         rows: list[tuple[str, object]] = [
             ("acknowledged", f"{outcome.acknowledged:,}"),
             *(
-                (f"{kind} killed" if kind in KINDS else f"{kind} put back", f"{times} times")
+                (f"{kind} {'put back' if kind in RESTORES else 'killed'}", f"{times} times")
                 for kind, times in self.killed.items()
             ),
+            *((f"request: {what}", f"{times} times") for what, times in self.spoiled.items()),
             ("driver ended by itself", f"{self.ended} times"),
             ("seconds", f"{self.seconds:.0f}"),
             ("rows", f"{outcome.rows:,}"),
@@ -173,11 +191,20 @@ class Stall:
 
 @contextmanager
 def prepared(
-    name: str, directory: Path, broker: Broker, seed: int, a_round: int
+    name: str,
+    directory: Path,
+    broker: Broker,
+    seed: int,
+    a_round: int,
+    kind: str = "delta",
+    store: DiskStore | None = None,
 ) -> Iterator[Pipeline]:
-    """A pipeline whose load ends with the block."""
+    """A pipeline whose load ends with the block; with a store, that from the log to a table."""
     directory.mkdir(parents=True)
-    pipeline = PIPELINES[name](directory, broker, seed, a_round)
+    if name == TO_TABLE:
+        pipeline: Pipeline = LogToTable(directory, broker, seed, a_round, kind, store)
+    else:
+        pipeline = PIPELINES[name](directory, broker, seed, a_round)
     try:
         yield pipeline
     finally:
@@ -195,6 +222,7 @@ def play(
     rounds: int,
     tell: Callable[[str], None] = lambda _progress: None,
     restores: Restores | None = None,
+    store: DiskStore | None = None,
 ) -> Verdict:
     """One storm.
 
@@ -209,12 +237,15 @@ def play(
         rounds: of faults; three are one of each kind.
         tell: told how far it is, often.
         restores: older states that are put back; None for none.
+        store: the object store that has the table; None for none.
 
     Raises:
         AssertionError: nothing comes out any more.
     """
     draw = random.Random(seed)
-    killed = dict.fromkeys(KINDS, 0)
+    things = KINDS if store is None else (STORE, *KINDS)
+    killed = dict.fromkeys(things, 0)
+    spoiled: dict[str, int] = {}
     began_s = time.monotonic()
     driver = Driver(pipeline, cluster, log)
     second = Driver(pipeline, cluster, log)
@@ -226,7 +257,10 @@ def play(
 
     try:
         driver.start()
-        for number, kinds in enumerate(faults(draw, rounds)):
+        for number, kinds in enumerate(faults(draw, rounds, things)):
+            if store is not None:
+                every = draw.randint(*_SPOILED_EVERY)
+                store.proxy.spoil(SPOILS[number % len(SPOILS)], every=every, times=_SPOILED_TIMES)
             pipeline.load.give((number + 1) * messages // rounds)
             aim = (number + draw.uniform(_LEAST_SHARE, _MOST_SHARE)) * messages / rounds
             stall = Stall(pipeline)
@@ -238,7 +272,7 @@ def play(
             let_pass(draw.uniform(0, _MOMENT_S))
             for kind in kinds:
                 killed[kind] += 1
-                do(kind, cluster, broker, driver, draw)
+                do(kind, cluster, broker, driver, draw, store)
             second.kill(whole=True)
             if number < rounds - 1 and DRIVER in kinds:
                 driver.start()
@@ -251,11 +285,16 @@ def play(
         pipeline.load.finish()
         driver.run_to_the_end(show)
         seconds = time.monotonic() - began_s
+        if store is not None:
+            counts = store.proxy.counts()
+            spoiled = {what: counts.get(what, 0) for what in SPOILS}
         if restores is None:
-            return Verdict(name, killed, driver.ended, seconds, pipeline.outcome())
-        restores.check_receipts()
-        outcome = compare(restores.living(), living_rows(restores, pipeline))
-        return Verdict(name, {**killed, **restores.done}, driver.ended, seconds, outcome)
+            outcome = pipeline.outcome()
+        else:
+            restores.check_receipts()
+            outcome = compare(restores.living(), living_rows(restores, pipeline))
+            killed |= restores.done
+        return Verdict(name, killed, driver.ended, seconds, outcome, spoiled)
     finally:
         second.close()
         driver.close()
@@ -292,17 +331,24 @@ def living_rows(restores: Restores, pipeline: Pipeline) -> Iterator[tuple[str, i
         yield from [(source, number)] * times
 
 
-def faults(draw: random.Random, rounds: int) -> Iterator[list[str]]:
-    """The kinds of each round; with three rounds one each, and the driver comes last."""
+def faults(
+    draw: random.Random, rounds: int, things: tuple[str, ...] = KINDS
+) -> Iterator[list[str]]:
+    """The kinds of each round; as many rounds as kinds have one each, and the driver comes last."""
     for number in range(rounds):
-        kind = KINDS[(number - rounds) % len(KINDS)]
-        others = [other for other in KINDS if other != kind]
-        is_one_more = rounds > len(KINDS) and draw.random() < _ONE_MORE
+        kind = things[(number - rounds) % len(things)]
+        others = [other for other in things if other != kind]
+        is_one_more = rounds > len(things) and draw.random() < _ONE_MORE
         yield [kind, draw.choice(others)] if is_one_more else [kind]
 
 
 def do(
-    kind: str, cluster: SparkCluster, broker: Broker, driver: Driver, draw: random.Random
+    kind: str,
+    cluster: SparkCluster,
+    broker: Broker,
+    driver: Driver,
+    draw: random.Random,
+    store: DiskStore | None,
 ) -> None:
     """One fault; the driver is started again by the caller."""
     if kind == WORKER:
@@ -311,5 +357,8 @@ def do(
         cluster.start_worker(number)
     elif kind == BROKER:
         broker.restart()
+    elif kind == STORE:
+        assert store is not None
+        store.server.restart()
     else:
         driver.kill(whole=draw.random() < 0.5)

@@ -2,43 +2,58 @@
 
 ::
 
-    log → table           devices ─▶ broker ─▶ penstock tables run ─▶ Delta table
+    log → table           devices ─▶ broker ─▶ penstock tables run ─▶ table, on disk or in a store
     rows → sink           files   ─▶ Spark ─▶ broker's log
     source → sink         devices ─▶ broker ─▶ Spark ─▶ the same broker's log
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
-from penstock.config.table import TableDefinition
+from penstock.config.load import load_settings
 from penstock.errors import PenstockError
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landed_table import ROWS
+from penstock.spark.tables.places import TablePlaces
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
+from tests.support.object_store import KEYS
 from tests.support.pipeline_loads import Devices, Load, Rows, count
-from tests.support.places import path_of, places_in
+from tests.support.s3_server import DiskStore
+from tests.support.table_readers import read_by_its_own
 
 TABLE: Final = "readings"
+TO_TABLE: Final = "log-to-table"
 BATCHES_A_ROUND: Final = 4
 
 _DECLARATION: Final = """\
-[tables]
-dir = "{tables}"
-
 [[tables.declared]]
 name = "{name}"
-topics = "{topics}"
+format = "{format}"
+topics = "ledger/{{qos:int}}/{{publisher}}"
 decoder = {{ kind = "json", columns = {{ number = {{ type = "int", path = "$" }} }} }}
 commit_s_min = 0
 commit_offsets_max = {offsets_max}
 upkeep = {{ merge_files = 5, share = 0.9 }}
+
+[tables]
 """
-_TOPICS: Final = "ledger/{qos:int}/{publisher}"
+_IN_A_STORE: Final = """\
+dir = "s3://{bucket}/bronze"
+jobs_dir = "{directory}/jobs"
+iceberg.properties = {{ type = "sql", uri = "sqlite:///{directory}/catalog.db?timeout=60" }}
+
+[tables.object_store]
+endpoint = "{endpoint}"
+credentials_file = "{directory}/credentials"
+timeout_s = 5
+retry_s = 20
+"""
+BUCKET: Final = "lake"
 
 
 class Outcome(NamedTuple):
@@ -89,24 +104,48 @@ class Pipeline(Protocol):
 
 @final
 class LogToTable:
-    """The log, landed in a Delta table by the command line."""
+    """The log, landed in a table by the command line.
 
-    def __init__(self, directory: Path, broker: Broker, seed: int, a_round: int) -> None:
+    Args:
+        directory: an empty directory; the table is in it, unless there is a store.
+        broker: of the log.
+        seed: of the devices.
+        a_round: how many messages there are between two faults.
+        kind: the format of the table.
+        store: an object store for the table; None for none.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        broker: Broker,
+        seed: int,
+        a_round: int,
+        kind: str = "delta",
+        store: DiskStore | None = None,
+    ) -> None:
         self.load: Load = Devices(broker, seed)
         self._broker = broker
         self._config = directory / "tables.toml"
-        tables = directory / "tables"
-        self._config.write_text(
-            _DECLARATION.format(
-                tables=tables,
-                name=TABLE,
-                topics=_TOPICS,
-                offsets_max=max(1, a_round // BATCHES_A_ROUND),
-            )
+        declaration = _DECLARATION.format(
+            name=TABLE, format=kind, offsets_max=max(1, a_round // BATCHES_A_ROUND)
         )
-        decoder = {"kind": "json", "columns": {"number": {"type": "int", "path": "$"}}}
-        definition = {"name": TABLE, "topics": _TOPICS, "decoder": decoder}
-        self.table = DeclaredTable(TableDefinition.model_validate(definition), places_in(tables))
+        if store is None:
+            where = at = f'dir = "{directory / "tables"}"\n'
+        else:
+            keys = (f"{name.lower()} = {value}" for name, value in KEYS.items())
+            (directory / "credentials").write_text("\n".join(["[default]", *keys]))
+            place = partial(_IN_A_STORE.format, bucket=BUCKET, directory=directory)
+            where, at = place(endpoint=store.proxy.endpoint), place(endpoint=store.server.url)
+        judged = directory / "judged.toml"
+        judged.write_text(declaration + at)  # whoever looks at the table passes the proxy by
+        self._config.write_text(declaration + where)
+        tables = load_settings(judged, environ={}).tables
+        self.table = DeclaredTable(tables.declared[0], TablePlaces.of(tables))
+        if store is not None:
+            store.make_bucket(BUCKET)
+        self._opened = self.table.open()[ROWS]
+        self._rows = 0
 
     def command(self, master: str, is_last: bool) -> list[str]:
         """``penstock tables run``."""
@@ -116,16 +155,20 @@ class LogToTable:
 
     def arrived(self) -> int:
         """Rows of the table."""
-        if not any((path_of(self.table) / "_delta_log").glob("*.json")):
-            return 0
-        files = pa.table(DeltaTable(path_of(self.table)).get_add_actions())
-        return sum(files.column("num_records").to_pylist())
+        with suppress(OSError, PenstockError):  # a store may be away
+            contents = self._opened.contents()
+            self._rows = 0 if contents is None else contents.rows
+        return self._rows
 
     def outcome(self) -> Outcome:
-        """What delta-rs finds in the table."""
-        found = DeltaTable(path_of(self.table)).to_pyarrow_table(columns=["publisher", "number"])
+        """What the format's own reader finds in the table."""
+        return compare(self.load.acknowledged, self.rows())
+
+    def rows(self) -> Iterator[tuple[str, int]]:
+        """The rows that it finds: publisher and number."""
+        found = read_by_its_own(self.table)
         columns = (found.column(name).to_pylist() for name in ("publisher", "number"))
-        return compare(self.load.acknowledged, zip(*columns, strict=True))
+        return zip(*columns, strict=True)
 
 
 @final
@@ -189,7 +232,7 @@ def server_of(broker: Broker) -> str:
 
 
 PIPELINES: Final[dict[str, Callable[[Path, Broker, int, int], Pipeline]]] = {
-    "log-to-table": LogToTable,
+    TO_TABLE: LogToTable,
     "rows-to-sink": rows_to_sink,
     "source-to-sink": source_to_sink,
 }

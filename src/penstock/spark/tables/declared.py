@@ -69,7 +69,7 @@ class DeclaredTable:
         self.split = DecodingSplit(definition, self.schema)
         self.job_dir = places.job_dir(self.name, self.location)
         self.births_dir = places.births_dir(self.name, self.location)
-        self._places = places
+        self.places = places
 
     def selection(self, epoch: str) -> Selection:
         """Return the selection of the table in the log with this epoch."""
@@ -77,7 +77,7 @@ class DeclaredTable:
 
     def open(self) -> dict[str, LandedTable]:
         """Return the tables `ROWS` and `DEAD_LETTERS`; neither need exist yet."""
-        definition, places = self.definition, self._places
+        definition, places = self.definition, self.places
         rows = (self.location, self.schema, definition.partition_by)
         dead_letters = (self.dead_letters_location, DEAD_LETTER_SCHEMA, (DATE,))
         return {
@@ -98,7 +98,7 @@ class DeclaredTable:
             ConfigError: a table cannot have this schema.
             RegistryUnavailable: the registry does not answer.
         """
-        newest = DeclaredTable(self._unpinned_definition, self._places)
+        newest = DeclaredTable(self._unpinned_definition, self.places)
         return self if newest.version == self.version else newest
 
     def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
@@ -112,7 +112,7 @@ class DeclaredTable:
         }
         update = {"decoder": decoder.model_copy(update={"columns": columns})}
         definition = self.definition.model_copy(update=update)
-        table = DeclaredTable(definition, self._places)
+        table = DeclaredTable(definition, self.places)
         table._unpinned_definition = self._unpinned_definition
         return table
 
