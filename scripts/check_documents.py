@@ -50,7 +50,7 @@ MODULE: Final = re.compile(
 SHORT_MODULE: Final = re.compile(r"`(\w+)(?!\.py`|\.readStream\b)((?:\.[A-Za-z_]\w*)+)`")
 # Files, units, properties of tables and options, tables, and loggers of tests.
 NO_MODULES: Final = re.compile(
-    "md|toml|bash|fish|lock|sock|log|service|sysusers|tmpfiles|server|epoch|startOffset|endOffset|sparkplug_b|NAME|readings|a|x|y"
+    "md|toml|bash|fish|lock|sock|log|service|sysusers|tmpfiles|server|epoch|commitId|startOffset|endOffset|sparkplug_b|NAME|readings|a|x|y"
 )
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)

@@ -66,6 +66,27 @@ ROW, DEAD, OTHER = "row", "dead", "other"
 FORMATS: Final = ("delta", "parquet", "iceberg")
 
 
+def merge(table: LandedTable) -> None:
+    """Merge all files of a table, as upkeep may."""
+    paths = [file.path for file in table.live_files() or ()]
+    table.compact([paths] if paths else [], 1)
+
+
+LOOKS: Final[tuple[Callable[[LandedTable], object], ...]] = (
+    lambda _: None,
+    lambda table: table.live_files(),
+    lambda table: table.columns(),
+    lambda table: table.files(),
+    lambda table: table.recent_files(timedelta.max),
+    lambda table: table.contents(),
+    lambda table: table.epochs(),
+    lambda table: table.prepare(selection_of("any")),
+    lambda table: table.remove_orphans(24, remove=False),
+    merge,
+)
+"""What a job asks of its tables between its batches."""
+
+
 class Killed(Exception):
     """The job is gone, in the middle of something."""
 
@@ -218,8 +239,8 @@ class Job:
     def __init__(self, history: History, starting: str) -> None:
         self._history = history
         self._log = history.log
-        opened = open_tables(history.kind, history.directory)
-        tables = {name: FaultyTable(one, history.interrupt) for name, one in opened.items()}
+        self.tables = open_tables(history.kind, history.directory)
+        tables = {name: FaultyTable(one, history.interrupt) for name, one in self.tables.items()}
         self._target = LandingTarget(tables, split)  # type: ignore[arg-type]  # it is one but for commits
         selection, log = selection_of(self._log.epoch), self._log
         self._target.prepare(selection)
@@ -248,6 +269,10 @@ class Job:
         tasks = self._history.random.randint(1, 3)
         steps.land(ModelMessages(rows, tasks, self._history.interrupt), end, mark)
         return True
+
+    def look(self) -> None:
+        for table in self.tables.values():
+            self._history.random.choice(LOOKS)(table)
 
     def end(self) -> None:
         self._steps.store_passed()
@@ -392,6 +417,8 @@ class History:
                 job = self.random.choice(self._jobs)
                 if not job.step() and self.random.random() < 0.5:
                     break
+                if self.random.random() < 0.2:
+                    job.look()
             for job in self._jobs:
                 job.end()
         except (Killed, EpochMismatch, EpochBegun):
@@ -409,20 +436,48 @@ class History:
             shutil.rmtree(self.directory)
             shutil.copytree(self.random.choice(self._copies), self.directory)
 
+    def _put_back_only_the_logs_of_tables(self) -> None:
+        """Files of rows that were written since stay, as they do in a bucket."""
+        if not self._copies:
+            return
+        chosen = self.random.choice(self._copies)
+        for name in (ROWS, DEAD_LETTERS):
+            log = f"{name}/_delta_log"
+            shutil.rmtree(self.directory / log, ignore_errors=True)
+            if (chosen / log).exists():
+                shutil.copytree(chosen / log, self.directory / log)
+
     def _put_back_under_a_running_job(self) -> None:
-        """It had landed, and lands again."""
+        """It had landed, and lands again, perhaps after another job has landed what was lost."""
         if self.kind != "delta" or not self._copies:  # others would be copied while they are open
             return
         self._kill_chance = 0.0
         try:
             job = self._job()
+            self._publish_some()
             job.step()
-            self._put_back()
+            job.look()
+            known = job.tables[ROWS].contents()
+            self.random.choice([self._put_back, self._put_back_only_the_logs_of_tables])()
+            if known is not None and self.random.random() < 0.8:
+                self._land_until_there_are(known.version)
             self._publish_some()
             while job.step():
-                pass
+                job.look()
         except (EpochMismatch, EpochBegun):
             pass  # it is run again
+
+    def _land_until_there_are(self, versions: int) -> None:
+        """Another job lands, or merges, until the table of rows has so many versions again."""
+        job = self._job()
+        rows = job.tables[ROWS]
+        ends_with_merge = self.random.random() < 0.5
+        while (found := rows.contents()) is not None and found.version < versions:
+            if ends_with_merge and found.version == versions - 1 and rows.live_files():
+                merge(rows)
+            else:
+                self._publish(1)
+                job.step()
 
     def _copy_the_log(self) -> None:
         self._log_copies.append(copy.deepcopy(self.log))

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from penstock.errors import ConfigError
 from penstock.spark import parquet_files
@@ -251,9 +251,10 @@ COMMIT_1 = f"{1:020}.json"
 
 def killed_before_it_synced(table: DeltaMessageTable, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
-    table.exists()
+    delta = table._refresh()
     batch, files = PlannedBatch(SELECTION, start, end), written(table, start, end)
-    table._write_commit(batch, {SELECTION.transaction_id: end}, files)
+    numbers = [Transaction(SELECTION.transaction_id, end)]
+    table._write_batch(delta, batch, files, [], CommitProperties(app_transactions=numbers))
 
 
 def test_a_commit_is_synced_with_the_names_that_lead_to_it(
@@ -333,14 +334,14 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The disk fails "before" or "after" the commit took place."""
     when: list[str] = []
-    commit = DeltaMessageTable._write_commit
+    commit = DeltaMessageTable._write_batch
 
     def fail(table: DeltaMessageTable, *what: Any) -> None:
         if when == ["after"]:
             commit(table, *what)
         raise OSError("input/output error")
 
-    monkeypatch.setattr(DeltaMessageTable, "_write_commit", fail)
+    monkeypatch.setattr(DeltaMessageTable, "_write_batch", fail)
     return when
 
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from penstock.spark.storage.local import LocalLocation
 from penstock.spark.tables.delta import DeltaMessageTable
-from penstock.spark.tables.delta_transactions import AppTransactions
+from penstock.spark.tables.delta_transactions import KnownVersion
 from tests.support.landed_tables import SCHEMA, SELECTION, land
 from tests.support.places import path_of
 
@@ -22,13 +22,14 @@ def table(tmp_path: Path) -> DeltaMessageTable:
     return DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
 
 
-def log_of(table: DeltaMessageTable) -> AppTransactions:
-    return AppTransactions(LocalLocation(path_of(table) / "_delta_log"))
+def log_of(table: DeltaMessageTable) -> KnownVersion:
+    return KnownVersion(LocalLocation(path_of(table) / "_delta_log"))
 
 
-def verify(table: DeltaMessageTable, transactions: AppTransactions) -> None:
+def verify(table: DeltaMessageTable, known: KnownVersion) -> None:
     delta = DeltaTable(path_of(table))
-    found = transactions.at(delta.version())
+    known.follow(delta.version())
+    found = known.numbers
     assert found is not None
     assert {key: found.get(key) for key in KEYS} == {
         key: delta.transaction_version(key) for key in KEYS
@@ -50,18 +51,21 @@ def test_the_numbers_follow_each_commit_and_begin_at_a_checkpoint(table: DeltaMe
     verify(table, log_of(table))
 
 
-def test_an_older_version_that_is_put_back_is_read_anew(
-    table: DeltaMessageTable, tmp_path: Path
-) -> None:
+def test_a_version_is_known_by_its_commit(table: DeltaMessageTable, tmp_path: Path) -> None:
     land(table, 0, 1)
     shutil.copytree(path_of(table), tmp_path / "older")
-    following = log_of(table)
-    for n in range(1, 4):
-        land(table, n, n + 1)
-    verify(table, following)
+    land(table, 1, 2)
+    known = log_of(table)
+    assert not known.is_there(1), "nothing has been read"
+    verify(table, known)
+    assert known.is_there(1)
+    assert not known.is_there(0)
     shutil.rmtree(path_of(table))
     shutil.copytree(tmp_path / "older", path_of(table))
-    verify(table, following)
+    assert not known.is_there(1)
+    land(table, 1, 3)
+    assert DeltaTable(path_of(table)).version() == 1
+    assert not known.is_there(1)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +84,7 @@ def test_a_log_that_cannot_be_read_here_is_left_to_deltalake(
         land(table, n, n + 1)
     assert callable(damage)
     damage(path_of(table) / "_delta_log")
-    assert log_of(table).at(2) is None
+    known = log_of(table)
+    known.follow(2)
+    assert known.numbers is None
+    assert known.is_there(2), "the commit itself can be read"

@@ -40,6 +40,18 @@ def test_an_epoch_that_the_log_has_left_more_than_once_is_marked_each_time(
 
 
 @pytest.mark.parametrize("seed", range(6))
+def test_a_copy_that_another_job_lets_grow_is_not_taken_for_the_table_that_a_job_knows(
+    tmp_path: Path, seed: int
+) -> None:
+    """Of a Delta table; it has as many versions as the job has seen, and other messages in them."""
+    history = History(seed, tmp_path, "delta", "earliest")
+    history.land_all(10)
+    history.play_these("copy", *("publish_some", "finish") * 3)
+    history.play_these(*("put_back_under_a_running_job",) * 3, "finish")
+    history.verify()
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_a_table_of_an_older_version_goes_on_and_has_its_epochs_in_order_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

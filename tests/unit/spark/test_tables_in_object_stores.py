@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -255,6 +256,84 @@ def test_a_reader_asks_the_store_to_change_nothing(opener: Opener, store: Object
     assert reader.remove_orphans(0, remove=False) == []
     reader.prepare(SELECTION, add=False)
     assert set(store.counts()) <= {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("opener", ["delta"], indirect=True)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_change_whose_answer_is_lost_is_made_once(
+    opener: Opener, store: ObjectStore, nth: int
+) -> None:
+    """The library asks once more, and is told that there is a commit of this number: its own. A
+    replacement failed although it was done, a merge was said not to be."""
+    table = opener()
+    assert isinstance(table, DeltaMessageTable)
+    version = -1
+
+    @contextmanager
+    def spoilt() -> Iterator[None]:
+        nonlocal version
+        store.spoil("lost answer", every=nth, times=1)
+        yield
+        store.spoil("")
+        contents = table.contents()
+        version += 1
+        assert contents is not None
+        assert contents.version == version
+
+    for first in (0, 3, 6):
+        with spoilt():
+            assert land(table, first, first + 3) is Outcome.LANDED
+    replaced, appended = written(table, rows(3, 5)), written(table, rows(20, 22))
+    with spoilt():
+        table.replace(Span(EPOCH, 2, 5), replaced)
+    with spoilt():
+        table.replace(Span(EPOCH, 20, 20), appended)
+    lines: dict[object, list[str]] = {}
+    for file in table.live_files() or ():
+        lines.setdefault(file.partition, []).append(file.path)
+    with spoilt():
+        assert table.compact([paths for paths in lines.values() if len(paths) > 1], 1)
+    with spoilt():
+        opener(WIDER).prepare(SELECTION)
+    assert opener.offsets() == [0, 1, *range(3, 9), 20, 21]
+
+
+def test_a_replacement_of_which_the_store_says_nothing_is_not_known(
+    place: ObjectLocation, store: ObjectStore
+) -> None:
+    """It was a bare error of the library."""
+    impatient = ObjectStoreSettings(endpoint=place.settings.endpoint, retry_s=0)
+    location = ObjectLocation(place.bucket, f"{place.key}/readings", impatient)
+    table = DeltaMessageTable(location, SCHEMA, ("date", "line"))
+    land(table, 0, 3)
+    files = written(table, rows(3, 6))
+    store.spoil("lost request", times=1)
+    with pytest.raises(
+        TableCommitUnknown, match=r"whether the replacement .* was committed to s3:"
+    ):
+        table.replace(Span(EPOCH, 3, 3), files)
+    store.spoil("")
+    table.replace(Span(EPOCH, 3, 3), files)
+    assert Opener("delta", place, Path()).offsets() == list(range(6))
+
+
+@pytest.mark.parametrize("opener", ["delta"], indirect=True)
+def test_a_declaration_whose_answer_is_lost_is_made_once(
+    opener: Opener, store: ObjectStore
+) -> None:
+    table = opener()
+    assert isinstance(table, DeltaMessageTable)
+    table.prepare(SELECTION)
+    table.commit(PlannedBatch(SELECTION, 0, 5, start=0), [])
+    anew = DeltaMessageTable(table.location, SCHEMA, ())
+    store.spoil("lost answer", times=1)
+    anew.prepare(SELECTION)
+    store.spoil("")
+    contents = anew.contents()
+    assert contents is not None
+    assert contents.version == 1
+    assert land(anew, 5, 8) is Outcome.LANDED
+    assert opener.offsets() == [5, 6, 7]
 
 
 def test_a_place_in_a_store_is_a_value(place: ObjectLocation) -> None:

@@ -19,11 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
@@ -36,14 +39,21 @@ from penstock.spark.storage.opening import PathOrUrl, check_store, delta_options
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.delta_actions import (
     add_action,
+    declaration,
     files_of,
     live_files_of,
     overlaps,
     partition_values,
     remove_action,
 )
-from penstock.spark.tables.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
-from penstock.spark.tables.delta_transactions import AppTransactions
+from penstock.spark.tables.delta_commits import WriteCommit, commit_next, unknown_outcome
+from penstock.spark.tables.delta_log import (
+    LOG_DIRECTORY,
+    SyncedLog,
+    commit_name,
+    oldest_version_at,
+)
+from penstock.spark.tables.delta_transactions import KnownVersion
 from penstock.spark.tables.landed_table import (
     Contents,
     FindNumber,
@@ -55,7 +65,6 @@ from penstock.spark.tables.landed_table import (
     Selection,
     Span,
     TableCommitFailed,
-    TableCommitUnknown,
     TableError,
 )
 from penstock.spark.tables.rewriting import (
@@ -112,10 +121,13 @@ class DeltaMessageTable:
         self.location = checked_location(location)
         self.layout = Layout(self.location, schema, partition_by)
         self._schema = Schema.from_arrow(schema)
+        self._options: dict[str, str] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._delta: DeltaTable | None = None
         self._log = SyncedLog(self.location)
-        self._transactions = AppTransactions(self.location / LOG_DIRECTORY)
-        self._options: dict[str, str] | None = None
+        self._known = KnownVersion(self.location / LOG_DIRECTORY)
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
@@ -125,45 +137,61 @@ class DeltaMessageTable:
         """Check the table and add missing columns; see `LandedTable`."""
         if add:
             check_store(self.location)
-        delta = self._refresh()
+        what, refusal = "the declaration of its columns", None
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            delta = self._refresh()
+            change = None if delta is None else self._missing_change(delta, selection)
+            if change is None or not add:
+                return
+            refusal = self._commit_next(delta, change, what)
+        raise self._failed(what, refusal) from refusal
+
+    def _missing_change(self, delta: DeltaTable, selection: Selection) -> WriteCommit | None:
+        """Return what makes this version of the table as it is declared; None if it is so."""
         self._check_selection(delta, selection)
-        if delta is None:
-            return
-        partition_by = delta.metadata().partition_columns
+        partition_by = _partitions_of(delta)
         present = pa.schema(delta.schema())
         if is_declared_anew(present, partition_by, self.layout) and not files_of(delta):
-            if add:
-                self._declare_anew(selection)
-            return
-        check_partitions(self.location, partition_by, self.layout)
-        added = columns_to_add(self.location, present, pa.schema(self._schema))
-        if added and add:
-            delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
-            self._refresh()
+            return lambda properties: self._declare_anew(delta, selection, properties)
+        added = self._check_columns(delta)
+        if not added:
+            return None
+        fields = Schema.from_arrow(pa.schema(added)).fields
+        return lambda properties: delta.alter.add_columns(fields, commit_properties=properties)
 
-    def _declare_anew(self, selection: Selection) -> None:
-        """Give a table without rows the declared columns and partitions; what has landed stays."""
-        self._create([], selection, CommitProperties(max_commit_retries=0), mode="overwrite")
-        self._delta, self._log = None, SyncedLog(self.location)
-        self._refresh()
+    def _declare_anew(
+        self, delta: DeltaTable, selection: Selection, properties: CommitProperties
+    ) -> None:
+        """Give a table without rows the declared columns and partitions; what has landed stays.
+
+        The deltalake package would do it on top of the newest version, and remove the rows that
+        another job has landed since `delta`.
+        """
+        with TemporaryDirectory() as directory:
+            self._create(directory, [], selection, properties)
+            created = Path(directory, LOG_DIRECTORY, commit_name(0)).read_bytes()
+        commit = self.location / LOG_DIRECTORY / commit_name(delta.version() + 1)
+        if not commit.create(declaration(created, delta)):
+            raise CommitFailedError(f"another job's commit follows version {delta.version()}")
 
     def _create(
         self,
+        uri: str,
         actions: list[AddAction],
         selection: Selection,
         properties: CommitProperties,
-        mode: Literal["error", "overwrite"] = "error",
+        options: dict[str, str] | None = None,
     ) -> None:
         create_table_with_add_actions(
-            self.location.uri,
+            uri,
             self._schema,
             actions,
-            mode=mode,
+            mode="error",
             partition_by=[*self.layout.partition_by],
             name=self.location.name,
             description=selection.description,
             configuration=_PROPERTIES,
-            storage_options=delta_options(self.location),
+            storage_options=options,
             commit_properties=properties,
         )
 
@@ -181,6 +209,12 @@ class DeltaMessageTable:
                 f"the table in {self.location} holds {found}; land {selection.description} in"
                 " another one"
             )
+
+    def _check_columns(self, delta: DeltaTable) -> list[pa.Field]:
+        """Return declared columns that the table lacks; see `columns_to_add`."""
+        check_partitions(self.location, _partitions_of(delta), self.layout)
+        present, declared = pa.schema(delta.schema()), pa.schema(self._schema)
+        return columns_to_add(self.location, present, declared)
 
     def can_widen(self, _present: pa.Field, _wanted: pa.Field) -> bool:
         """Return False: few readers support Delta's type widening."""
@@ -210,11 +244,13 @@ class DeltaMessageTable:
             replaced: paths of files that the commit removes. If the table lacks one of them, the
                 outcome is OVERTAKEN.
         """
-        error: Exception | None = None
+        refusal: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             # Read the table once: Delta refuses the commit if another one follows that version.
             delta = self._refresh()
-            self._check_selection(delta, batch.selection)  # another job may have created the table
+            if delta is not None:  # another job may have created it, or declared it anew
+                self._check_selection(delta, batch.selection)
+                self._check_columns(delta)
             find = self._finder(delta)
             obstacle = batch.obstacle(find)
             if obstacle is not None:
@@ -224,22 +260,21 @@ class DeltaMessageTable:
             if len(removed) < len(replaced):
                 return Outcome.OVERTAKEN
             release(self.location, replaced)
-            try:
-                self._write_commit(batch, batch.numbers(find, files), files, removed)
-            except DeltaError as conflict:  # refused by the table's log, or by the disk below it
-                error = conflict
-                continue
-            except Exception as failure:
-                return self._look_up_outcome(batch, failure)
-            try:
-                self._log.sync()
-                self._finder(self._delta)  # so that the next look knows this commit again
-            except OSError as failure:
-                raise self._unknown_outcome(batch, failure) from failure
-            return Outcome.LANDED
-        raise TableCommitFailed(
-            f"{batch.description} could not be committed to {self.location}: {error}"
-        ) from error
+            refusal = self._commit_next(
+                delta,
+                partial(self._write_batch, delta, batch, files, removed),
+                batch.description,
+                batch.numbers(find, files),
+                {
+                    "penstock.epoch": batch.selection.epoch,
+                    "penstock.stream": batch.selection.stream,
+                    "penstock.startOffset": batch.seen if batch.start is None else batch.start,
+                    "penstock.endOffset": batch.end,
+                },
+            )
+            if refusal is None:
+                return Outcome.LANDED
+        raise self._failed(batch.description, refusal) from refusal
 
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
@@ -248,10 +283,11 @@ class DeltaMessageTable:
         rewritten_paths: list[str] | None = None
         kept_rows: list[NewFile] = []
         removed: list[RemoveAction] = []
-        error: Exception | None = None
+        refusal: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             delta = self._refresh()
             assert delta is not None, "there are rows to replace"
+            self._check_columns(delta)
             overlapping = [file for file in files_of(delta) if overlaps(file, span)]
             paths = [file["path"] for file in overlapping]
             if paths != rewritten_paths:  # else other jobs have only added files
@@ -263,32 +299,29 @@ class DeltaMessageTable:
                 rewritten_paths = paths
                 release(self.location, paths)
             start = None if selection is None else self._finder(delta)(selection.key("start"))
-            start_transactions = (
-                [Transaction(selection.key("start"), span.start)]
+            starts = (
+                {selection.key("start"): span.start}
                 if selection is not None and start is not None and span.start < start
-                else []
+                else {}
             )
-            try:
-                delta.create_write_transaction(
-                    [*removed, *(add_action(file) for file in (*kept_rows, *files))],
-                    "append",
-                    delta.schema(),
-                    [*self.layout.partition_by],
-                    commit_properties=CommitProperties(
-                        max_commit_retries=0, app_transactions=start_transactions
-                    ),
-                )
-            except DeltaError as conflict:
-                error = conflict
-                continue
-            self._log.sync()
-            return
-        raise replacement_failed(span, self.location) from error
+            actions: list[AddAction | RemoveAction] = [*removed]
+            actions += [add_action(file) for file in (*kept_rows, *files)]
+            refusal = self._commit_next(
+                delta,
+                _writer(delta, actions),
+                f"the replacement of the offsets {span.start} to {span.end - 1}",
+                starts,
+            )
+            # If this job was paused before the commit, others may have gone so far that the file of
+            # its version had expired, and was made again behind them.
+            if refusal is None and self._log.has(delta.version()):
+                return
+        raise replacement_failed(span, self.location) from refusal
 
     def live_files(self) -> list[LiveFile] | None:
         """Return the present files of the table; None if there is no table."""
         delta = self._refresh()
-        return None if delta is None else live_files_of(delta, self.layout.partition_by)
+        return None if delta is None else live_files_of(delta, _partitions_of(delta))
 
     def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
         """Merge the files of each group in one commit, and expire earlier versions."""
@@ -302,6 +335,7 @@ class DeltaMessageTable:
         present = {file["path"]: file for file in files_of(delta)} if groups else {}
         if any(path not in present for group in groups for path in group):
             return False  # another job has replaced some
+        self._check_columns(delta)
         layout = with_columns_of(pa.schema(delta.schema()), self.layout)
         actions: list[AddAction | RemoveAction] = []
         for group in groups:
@@ -316,23 +350,16 @@ class DeltaMessageTable:
         if not actions:
             return True
         release(self.location, [path for group in groups for path in group])
-        try:
-            delta.create_write_transaction(
-                actions,
-                "append",
-                delta.schema(),
-                [*self.layout.partition_by],
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except CommitFailedError:  # another writer came first
-            return False
-        self._log.sync()
-        return True
+        what = "the merge of its files"
+        refusal = self._commit_next(delta, _writer(delta, actions), what)
+        if refusal is not None and not isinstance(refusal, CommitFailedError):
+            raise self._failed(what, refusal) from refusal
+        return refusal is None  # else another writer came first
 
     def contents(self) -> Contents | None:
         """Return the contents of the table; None if it does not exist."""
         delta = self._refresh()
-        return None if delta is None else contents_of(delta, self.location)
+        return None if delta is None else contents_of(delta, self.location, self._finder(delta))
 
     def present_files(self) -> list[str]:
         """Return the paths of the table's files, relative to its directory."""
@@ -356,10 +383,14 @@ class DeltaMessageTable:
     def files(self) -> list[tuple[Location, PartitionValues]]:
         """Return the files, each with the values of its partition; see `LandedTable`."""
         delta = self._refresh()
-        return [
-            (self.location / file["path"], partition_values(file, self.layout.partition_by))
-            for file in ([] if delta is None else files_of(delta))
-        ]
+        return (
+            [
+                (self.location / file["path"], partition_values(file, _partitions_of(delta)))
+                for file in files_of(delta)
+            ]
+            if delta is not None
+            else []
+        )
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files that belong to no version of the table; return their names."""
@@ -370,85 +401,90 @@ class DeltaMessageTable:
         """Return what finds the numbers that a version of the table stores."""
         if delta is None:
             return lambda _: None
-        numbers = self._transactions.at(delta.version())
+        numbers = self._known.numbers
         return delta.transaction_version if numbers is None else numbers.get
 
-    def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
-        """Return LANDED if the table has the batch after an error; else raise
-        TableCommitUnknown."""
-        try:
-            delta = self._refresh()
-        except TableError:
-            delta = None
-        if batch.is_in(self._finder(delta)):
-            return Outcome.LANDED
-        raise self._unknown_outcome(batch, failure) from failure
-
-    def _unknown_outcome(self, batch: PlannedBatch, failure: Exception) -> TableCommitUnknown:
-        return TableCommitUnknown(
-            f"it is not known whether {batch.description} was committed to {self.location}"
-            f" ({failure}); run the job again: it checks the table"
-        )
-
-    def _write_commit(
+    def _commit_next(
         self,
+        delta: DeltaTable | None,
+        write: WriteCommit,
+        what: str,
+        numbers: Mapping[str, int] | None = None,
+        facts: Mapping[str, str | int] | None = None,
+    ) -> Exception | None:
+        """Make the commit that follows a version of the table, or creates it; see `commit_next`."""
+        version = -1 if delta is None else delta.version()
+        refusal = commit_next(self.location, version, write, what, numbers, facts)
+        if refusal is None:
+            try:
+                self._log.sync()
+            except OSError as failure:
+                raise unknown_outcome(what, self.location, failure) from failure
+        return refusal
+
+    def _failed(self, what: str, refusal: Exception | None) -> TableCommitFailed:
+        return TableCommitFailed(f"{what} could not be committed to {self.location}: {refusal}")
+
+    def _write_batch(
+        self,
+        delta: DeltaTable | None,
         batch: PlannedBatch,
-        numbers: Mapping[str, int],
         files: Sequence[NewFile],
-        removed: Sequence[dict[str, Any]] = (),
+        removed: Sequence[dict[str, Any]],
+        properties: CommitProperties,
     ) -> None:
-        selection = batch.selection
-        properties = CommitProperties(
-            # No retries in deltalake: it would repeat the commit that creates a table on top of
-            # another writer's without checking transactions.
-            max_commit_retries=0,
-            app_transactions=[Transaction(*pair) for pair in numbers.items()],
-            custom_metadata={
-                "penstock.epoch": selection.epoch,
-                "penstock.stream": selection.stream,
-                "penstock.startOffset": batch.seen if batch.start is None else batch.start,
-                "penstock.endOffset": batch.end,
-            },
-        )
         actions = [add_action(file) for file in files]
-        partition_by = [*self.layout.partition_by]
-        if self._delta is None:
-            self._create(actions, selection, properties)
+        if delta is None:
+            options = delta_options(self.location)
+            self._create(self.location.uri, actions, batch.selection, properties, options)
         else:
-            delta_schema = self._delta.schema()  # it may have columns that are not declared
+            partition_by = self.layout.partition_by
             removals = [
                 remove_action(file, partition_values(file, partition_by)) for file in removed
             ]
-            self._delta.create_write_transaction(
-                [*removals, *actions],
-                "append",
-                delta_schema,
-                partition_by,
-                commit_properties=properties,
-            )
+            _writer(delta, [*removals, *actions])(properties)
 
     def _refresh(self) -> DeltaTable | None:
-        """Return the newest version of the table, synced to disk; None if there is no table."""
+        """Return the newest version of the table, synced to disk; None if there is no table.
+
+        Here alone a version becomes the known one, with what its commit says.
+        """
         try:
             options = delta_options(self.location)
             if options != self._options or (
-                self._delta is not None and not self._transactions.is_there(self._delta.version())
+                self._delta is not None and not self._known.is_there(self._delta.version())
             ):  # Other credentials; or it expired, or an older copy of the table was put back.
                 self._options = options
-                self._delta, self._log = None, SyncedLog(self.location)
-                self._transactions = AppTransactions(self.location / LOG_DIRECTORY)
+                self._forget()
             if self._delta is not None:
                 if self._log.has(self._delta.version() + 1):
                     self._delta.update_incremental()
             elif (self.location / LOG_DIRECTORY).has_files():
                 self._delta = open_delta(self.location)
             if self._delta is not None:
+                self._known.follow(self._delta.version())
                 self._log.sync()
         except TableNotFoundError:
+            self._forget()
             return None
         except Exception as error:  # deltalake raises OSError, DeltaError and others
             raise TableError(f"the table in {self.location} cannot be read: {error}") from error
         return self._delta
+
+
+def _partitions_of(delta: DeltaTable) -> tuple[str, ...]:
+    return tuple(delta.metadata().partition_columns)
+
+
+def _writer(delta: DeltaTable, actions: list[AddAction | RemoveAction]) -> WriteCommit:
+    """Return what commits actions on top of a version of a table."""
+    return lambda properties: delta.create_write_transaction(
+        actions,
+        "append",
+        delta.schema(),  # it may have columns that are not declared
+        [*_partitions_of(delta)],
+        commit_properties=properties,
+    )
 
 
 def open_delta(location: Location) -> DeltaTable:
@@ -492,8 +528,14 @@ def epochs_of(delta: DeltaTable, find: FindNumber | None = None) -> tuple[str, .
     return tuple(sorted({name for name in names if name is not None}))
 
 
-def contents_of(delta: DeltaTable, location: Location) -> Contents:
-    """Return the contents of a table of messages."""
+def contents_of(delta: DeltaTable, location: Location, find: FindNumber | None = None) -> Contents:
+    """Return the contents of a table of messages.
+
+    Args:
+        delta: the table.
+        location: its directory.
+        find: finds the numbers that it stores; None to ask the table.
+    """
     files = files_of(delta)
     return Contents(
         version=delta.version(),
@@ -502,6 +544,6 @@ def contents_of(delta: DeltaTable, location: Location) -> Contents:
         files=len(files),
         size_bytes=sum(file["size_bytes"] for file in files),
         description=delta.metadata().description or "",
-        epoch=next(reversed(epochs_of(delta)), None),
+        epoch=next(reversed(epochs_of(delta, find)), None),
         oldest_at=oldest_version_at(location),
     )

@@ -97,3 +97,34 @@ def add_action(file: NewFile, *, moves: bool = False) -> AddAction:
         data_change=not moves,
         stats=file.stats,
     )
+
+
+def declaration(created: bytes, delta: DeltaTable) -> bytes:
+    """Return the commit that gives a table the columns and partitions of another, which is empty.
+
+    Args:
+        created: the commit that created the other table.
+        delta: the table; its id stays, and its protocol unless the columns need more.
+    """
+    lines = []
+    for line in created.splitlines():
+        action = json.loads(line)
+        if "commitInfo" in action:
+            action["commitInfo"] |= {"operation": "REPLACE TABLE", "operationParameters": {}}
+        if "metaData" in action:
+            action["metaData"]["id"] = delta.metadata().id
+        if "protocol" in action:
+            wanted, present = action["protocol"], delta.protocol()
+            for name, found in (
+                ("readerFeatures", present.reader_features),
+                ("writerFeatures", present.writer_features),
+            ):
+                if features := {*wanted.get(name, ()), *(found or ())}:
+                    wanted[name] = sorted(features)
+            for name, at_least in (
+                ("minReaderVersion", present.min_reader_version),
+                ("minWriterVersion", present.min_writer_version),
+            ):
+                wanted[name] = max(wanted[name], at_least)
+        lines.append(json.dumps(action, ensure_ascii=False) + "\n")
+    return "".join(lines).encode()

@@ -25,9 +25,13 @@ LOG_DIRECTORY: Final = "_delta_log"
 COMMITS_MIN: Final = 100
 """The last commits, which always stay, so that readers of the log can finish."""
 
-_LAST_CHECKPOINT: Final = "_last_checkpoint"
-_COMMIT: Final = "{:020}.json"
+LAST_CHECKPOINT: Final = "_last_checkpoint"
 _FileState = tuple[int, int]
+
+
+def commit_name(version: int) -> str:
+    """Return the name of the file that has the commit of a version."""
+    return f"{version:020}.json"
 
 
 class _Entry:
@@ -67,11 +71,11 @@ class SyncedLog:
         if self._table is None:
             return
         log = self._table / LOG_DIRECTORY
-        if not self._synced_commits or _file_state(log / _LAST_CHECKPOINT) != self._checkpoint:
+        if not self._synced_commits or _file_state(log / LAST_CHECKPOINT) != self._checkpoint:
             self._sync_whole(self._table, log)
             return
         known = self._synced_commits
-        while (commit := log / _COMMIT.format(self._synced_commits)).exists():
+        while (commit := log / commit_name(self._synced_commits)).exists():
             sync(commit)
             self._synced_commits += 1
         if self._synced_commits != known:
@@ -82,7 +86,7 @@ class SyncedLog:
 
         It looks up one name, while the deltalake package would list the whole log.
         """
-        return (self._location / _COMMIT.format(version)).exists()
+        return (self._location / commit_name(version)).exists()
 
     def expire_versions(self, versions_max: int) -> None:
         """Remove log files that the last versions do not need [Delta protocol, Metadata Cleanup].
@@ -108,7 +112,7 @@ class SyncedLog:
                 (self._location / entry.name).remove()
 
     def _sync_whole(self, table: Path, log: Path) -> None:
-        checkpoint = _file_state(log / _LAST_CHECKPOINT)
+        checkpoint = _file_state(log / LAST_CHECKPOINT)
         commits: list[int] = []
         others: dict[str, _FileState] = {}
         with os.scandir(log) as entries:
@@ -118,7 +122,7 @@ class SyncedLog:
                     commits.append(int(stem))
                 elif state := _file_state(log / entry.name):  # else removed just now
                     others[entry.name] = state
-        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
+        new = [commit_name(n) for n in sorted(commits) if n >= self._synced_commits]
         new += [
             name for name, state in sorted(others.items()) if self._synced_others.get(name) != state
         ]
