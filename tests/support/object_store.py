@@ -145,7 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
         match self.server.next_fault(self.command):
             case ("slow down" | "stale credentials" | "clock skew") as fault:
                 status, code, words = _REFUSALS[fault]
-                error = f"<Error><Code>{code}</Code><Message>{words}</Message></Error>"
+                token = self.headers.get("x-amz-security-token", "")  # S3 tells it back, too
+                told = f"<Message>{words}</Message><Token-0>{token}</Token-0>"
+                error = f"<Error><Code>{code}</Code>{told}</Error>"
                 self._answer(status, {}, b'<?xml version="1.0"?>' + error.encode())
             case "lost request":
                 self._hang_up()

@@ -20,7 +20,7 @@ from penstock.spark.file_rows import rows_of_files
 from penstock.spark.plain_types import read_rows
 from penstock.spark.storage.local import LocalLocation
 from penstock.spark.storage.location import Location
-from penstock.spark.storage.opening import PathOrUrl, location_of
+from penstock.spark.storage.opening import PathOrUrl, cleaned, location_of
 from penstock.spark.tables.columns import with_missing_columns
 from penstock.spark.tables.delta import (
     DeltaMessageTable,
@@ -203,6 +203,7 @@ def _open(location: Location) -> DeltaTable:
     try:
         return open_delta(location)
     except Exception as error:  # deltalake raises OSError, DeltaError and others
+        cleaned(error, location)
         raise TableError(f"the table in {location} cannot be read: {error}") from error
 
 

@@ -376,8 +376,8 @@ async def in_flight(rig: Rig) -> Peer:
     """A subscriber that was sent one message of QoS 1."""
     subscriber, wire = rig.connect("s", clean=False)
     send(subscriber, Subscribe(1, [Subscription("t", 1)]))
-    await until(lambda: rig.store.memory.recover().subscriptions)
-    wire.written.clear()
+    await until(lambda: bytes(wire.written).endswith(b"\x90\x03\x00\x01\x01"))
+    wire.written.clear()  # behind SUBACK, which follows the commit
     publisher, _ = rig.connect("p")
     send(publisher, Publish("t", b"x", 1, packet_id=1))
     await until(lambda: wire.written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -20,7 +21,8 @@ from penstock.spark.storage.location import ObjectStoreError
 from penstock.spark.storage.objects import ObjectLocation
 from penstock.spark.storage.opening import check_creates
 from penstock.spark.tables.delta import DeltaMessageTable
-from tests.support.landed_tables import SCHEMA, land
+from penstock.spark.tables.landed_table import PlannedBatch, TableError
+from tests.support.landed_tables import SCHEMA, SELECTION, land, rows, written
 from tests.support.object_store import KEYS, ObjectStore, object_store
 
 GOOD = "[default]\naws_access_key_id = A-KEY\naws_secret_access_key = A-SECRET\n"
@@ -133,6 +135,24 @@ def test_a_store_that_may_not_create_is_told_in_a_sentence(
     monkeypatch.setenv("AWS_CONDITIONAL_PUT", "disabled")
     with pytest.raises(ObjectStoreError, match=bucket):
         check_creates(at(bucket, "readings", endpoint=server.endpoint))
+
+
+def test_a_token_that_the_store_tells_back_is_in_no_error_of_a_table(
+    server: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in what caused it: errors of deltalake have all that the store answered."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "THE-TOKEN-OF-A-SESSION")
+    location = at(bucket, "readings", endpoint=server.endpoint, retry_s=0)
+    table = DeltaMessageTable(location, SCHEMA, ("date",))
+    land(table, 0, 3)
+    files = written(table, rows(3, 6))
+    server.spoil("stale credentials")
+    try:
+        with pytest.raises(TableError, match="ExpiredToken") as told:
+            table.commit(PlannedBatch(SELECTION, 3, 6), files)
+    finally:
+        server.spoil("")
+    assert "THE-TOKEN-OF-A-SESSION" not in "".join(traceback.format_exception(told.value))
 
 
 @pytest.mark.parametrize("path", ["a//b", "../b", "a/./b"])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import lru_cache
@@ -35,6 +36,11 @@ from penstock.telemetry.logs import one_line
 _BACKOFF_S_MAX: Final = 10.0
 _ROLE_ADDRESSES: Final = ("169.254.169.254", "metadata.google.internal")
 """The addresses at which a machine asks for the credentials of its role, when nothing else is."""
+
+_TOLD_BACK: Final = re.compile(
+    r"<([\w-]*(?:Token|KeyId|Signature|ToSign|CanonicalRequest)[\w-]*)>.*?</\1>"
+)
+"""The parts of an answer of S3's in which it repeats what it was sent."""
 
 _SHOWN_CHARACTERS_MAX: Final = 400
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -91,6 +97,7 @@ def delta_options(url: str, settings: ObjectStoreSettings) -> dict[str, str]:
 def without_secrets(text: object, options: Options) -> str:
     """Return the words of an error in one line, with dots for each value that is a secret."""
     found = one_line(str(text).partition("Debug source:")[0]).strip()
+    found = _TOLD_BACK.sub(r"<\1>…</\1>", found)
     if any(address in found for address in _ROLE_ADDRESSES):
         return (
             "no credentials are there: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or those of"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from penstock.config.object_store import ObjectStoreSettings
@@ -16,6 +17,8 @@ from penstock.spark.storage.location import Location
 _PROBES: Final = "_penstock"
 _checked: Final = set[str]()
 
+
+E = TypeVar("E", bound=Exception)
 
 PathOrUrl = str | Path | Location
 """A path, a URL (s3://, gs://, abfss://, file://), or the place itself."""
@@ -70,6 +73,22 @@ def delta_options(location: Location) -> dict[str, str]:
     from penstock.spark.storage import clients
 
     return clients.delta_options(location.uri, settings)
+
+
+def cleaned(error: E, location: Location) -> E:
+    """Return an error of a library that asked the store of a place, with no secret in its words.
+
+    Stores repeat tokens and keys in their answers, and deltalake all that they answer.
+    """
+    settings = settings_of(location)
+    if settings is not None:
+        from penstock.spark.storage import clients
+
+        options: dict[str, str] = {}
+        with suppress(ConfigError, OSError):  # what is told is not hidden by another error
+            options = clients.store_options(location.uri, settings)
+        error.args = (clients.without_secrets(error, options),)
+    return error
 
 
 def check_store(table: Location) -> None:

@@ -35,7 +35,13 @@ from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.storage.leftovers import release, remove_leftovers
 from penstock.spark.storage.local import LocalLocation
 from penstock.spark.storage.location import FoundFile, Location
-from penstock.spark.storage.opening import PathOrUrl, check_store, delta_options, location_of
+from penstock.spark.storage.opening import (
+    PathOrUrl,
+    check_store,
+    cleaned,
+    delta_options,
+    location_of,
+)
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.delta_actions import (
     add_action,
@@ -468,6 +474,7 @@ class DeltaMessageTable:
             self._forget()
             return None
         except Exception as error:  # deltalake raises OSError, DeltaError and others
+            cleaned(error, self.location)
             raise TableError(f"the table in {self.location} cannot be read: {error}") from error
         return self._delta
 
@@ -511,6 +518,7 @@ def vacuum(delta: DeltaTable, location: Location, older_than_h: int, *, remove: 
         found = (FoundFile(unquote(path), 0, 0.0) for path in old)
         return remove_leftovers(location, found, older_than_h, remove=remove)
     except (DeltaError, OSError) as error:
+        cleaned(error, location)
         raise TableError(f"the table in {location} cannot be cleaned: {error}") from error
 
 

@@ -20,6 +20,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 
 from penstock.spark.storage.location import Location
+from penstock.spark.storage.opening import cleaned
 from penstock.spark.tables.delta_log import LOG_DIRECTORY, commit_name
 from penstock.spark.tables.landed_table import TableCommitUnknown
 
@@ -65,6 +66,7 @@ def commit_next(
     try:
         write(properties)
     except Exception as error:  # deltalake raises OSError, DeltaError and others
+        cleaned(error, table)
         try:
             found = (table / LOG_DIRECTORY / commit_name(version + 1)).read()
         except FileNotFoundError:

@@ -42,7 +42,13 @@ from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.partition_fields import parse_partition
 from penstock.spark.storage.leftovers import remove_leftovers
 from penstock.spark.storage.location import Location
-from penstock.spark.storage.opening import PathOrUrl, location_in, location_of, settings_of
+from penstock.spark.storage.opening import (
+    PathOrUrl,
+    cleaned,
+    location_in,
+    location_of,
+    settings_of,
+)
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
 from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
@@ -208,7 +214,7 @@ class IcebergTable:
                 error = conflict
                 continue
             except Exception as failure:
-                return self._look_up_outcome(batch, failure)
+                return self._look_up_outcome(batch, cleaned(failure, self.location))
             return Outcome.LANDED
         raise TableCommitFailed(
             f"{batch.description} could not be committed to {self.location}: {error}"
@@ -464,6 +470,7 @@ class IcebergTable:
         try:
             return self._load()
         except Exception as error:  # pyiceberg raises errors of SQLite, Arrow and the disk
+            cleaned(error, self.location)
             raise TableError(f"the table in {self.location} cannot be read: {error}") from error
 
     def _load(self) -> Table | None:
