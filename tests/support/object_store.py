@@ -128,7 +128,8 @@ class _Proxy(ThreadingHTTPServer):
         if self._seen % self._every or not self._times:
             return ""
         self._times -= 1
-        self.counts[self._fault] += 1
+        if self._fault:
+            self.counts[self._fault] += 1
         return self._fault
 
 
