@@ -305,6 +305,35 @@ def test_a_replacement_does_not_undo_what_lands_beside_it(
     assert offsets(kind, table) == [*range(5 if times == 1 else 0, 10), *beside]
 
 
+@pytest.mark.parametrize("late", ["nothing", "rows"])
+@pytest.mark.parametrize("others", ["nothing", "nothing, rows", "rows", "rows, nothing"])
+def test_a_late_commit_does_not_move_back_the_end(
+    kind: str, open_table: Open, monkeypatch: pytest.MonkeyPatch, late: str, others: str
+) -> None:
+    """Another job lands between its look at the table and its commit. One without rows was no
+    conflict for Iceberg's catalog: rows behind its end landed twice."""
+    table, other = open_table(), open_table()
+    land(table, 0, 10)
+    refresh = type(table)._refresh  # type: ignore[attr-defined]
+    left = others.split(", ")
+
+    def then_others_land(self: LandedTable) -> object:
+        found = refresh(self)
+        while self is table and left:
+            is_empty, end = left.pop(0) == "nothing", landed_end(other)
+            batch = PlannedBatch(SELECTION, end, end + 20)
+            files = [] if is_empty else written(other, rows(end, end + 20))
+            assert other.commit(batch, files) is Outcome.LANDED
+        return found
+
+    files = [] if late == "nothing" else written(table, rows(10, 15))
+    monkeypatch.setattr(type(table), "_refresh", then_others_land)
+    assert table.commit(PlannedBatch(SELECTION, 10, 15), files) is Outcome.OVERTAKEN
+    assert landed_end(open_table()) == (30 if "," not in others else 50)
+    found = offsets(kind, table)
+    assert found == sorted(set(found))
+
+
 def test_a_replacement_of_nothing_adds(kind: str, open_table: Open) -> None:
     table = open_table()
     land(table, 0, 3)

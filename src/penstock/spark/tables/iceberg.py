@@ -7,8 +7,10 @@ Iceberg transaction changes them together with the files:
     penstock-start:<epoch>/<stream>/<topics>     offset at which landing began
     penstock-query:<query id>                    number of the last micro-batch, with state only
 
-Snapshots have no such state, so they may be expired. By default pyiceberg repeats a refused commit
-on top of another writer's without reading these properties; so `commit.retry.num-retries` is 0.
+A catalog compares no properties: it refuses a commit if there is another snapshot than the writer
+has seen. So each commit that changes these numbers makes a snapshot, also one without files. They
+are not in the snapshots, which may be expired. By default pyiceberg repeats a refused commit on top
+of another writer's without reading the properties; so `commit.retry.num-retries` is 0.
 """
 
 from __future__ import annotations
@@ -17,15 +19,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
     ValidationException,
@@ -34,10 +37,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import PrimitiveType
-from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.table import IcebergNames
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.partition_fields import parse_partition
 from penstock.spark.storage.leftovers import remove_leftovers
@@ -50,14 +52,21 @@ from penstock.spark.storage.opening import (
     settings_of,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add, is_declared_anew
-from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
+from penstock.spark.tables.iceberg_catalog import open_catalog
+from penstock.spark.tables.iceberg_files import (
+    QuickTransaction,
+    add_files,
+    data_file,
+    declare_anew,
+    has_had_files,
+)
 from penstock.spark.tables.iceberg_history import (
     oldest_at,
     oldest_kept_snapshot,
     release_files_before,
     unreferenced_files,
 )
-from penstock.spark.tables.iceberg_io import SETTINGS, TableFileIO
+from penstock.spark.tables.iceberg_places import one_uri
 from penstock.spark.tables.iceberg_types import can_promote, iceberg_columns, to_iceberg_types
 from penstock.spark.tables.landed_table import (
     Contents,
@@ -141,22 +150,35 @@ class IcebergTable:
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Check the table, add missing columns and widen others; see `LandedTable`."""
-        table = self._refresh()
-        if table is None:
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            table = self._refresh()
+            if table is None:
+                return
+            self._check_selection(table, selection)
+            try:
+                self._prepare(table, add=add)
+            except CommitFailedException:
+                continue
+            except PenstockError:
+                raise
+            except Exception as failure:
+                cleaned(failure, self.location)
+                raise TableError(
+                    f"the table in {self.location} could not be given the declared columns:"
+                    f" {failure}"
+                ) from failure
             return
-        self._check_selection(table, selection)
+        raise TableCommitFailed(f"other jobs change the table in {self.location}; try again")
+
+    def _prepare(self, table: Table, *, add: bool) -> None:
         partition_by = [field.name for field in table.spec().fields]
-        if table.current_snapshot() is None and is_declared_anew(
-            iceberg_columns(table), partition_by, self.layout
-        ):
+        present = iceberg_columns(table)
+        if is_declared_anew(present, partition_by, self.layout) and not has_had_files(table):
             if add:
-                self._catalog().drop_table(self._name)
-                self._create(selection, table.properties)
+                declare_anew(table, self.layout.schema, self._fields)
             return
         check_partitions(self.location, partition_by, self.layout)
-        added = columns_to_add(
-            self.location, iceberg_columns(table), self.layout.schema, self.can_widen
-        )
+        added = columns_to_add(self.location, present, self.layout.schema, self.can_widen)
         if added and add:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
@@ -209,6 +231,8 @@ class IcebergTable:
                 with QuickTransaction(table) as transaction:
                     if files:
                         self._add(transaction, files)
+                    else:
+                        transaction.update_snapshot().fast_append().commit()
                     transaction.set_properties({key: str(n) for key, n in numbers.items()})
             except CommitFailedException as conflict:
                 error = conflict
@@ -223,9 +247,9 @@ class IcebergTable:
     def _look_up_outcome(self, batch: PlannedBatch, failure: Exception) -> Outcome:
         """Return LANDED if the table has the batch after an error; else raise
         TableCommitUnknown."""
-        table = self._refresh()
-        if batch.is_in(_finder(table)):
-            return Outcome.LANDED
+        with suppress(TableError):
+            if batch.is_in(_finder(self._refresh())):
+                return Outcome.LANDED
         raise TableCommitUnknown(
             f"it is not known whether {batch.description} was committed to {self.location}"
             f" ({failure}); run the job again: it checks the table"
@@ -234,7 +258,12 @@ class IcebergTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Replace the rows of a span by the rows of files, in one commit."""
+        """Replace the rows of a span by the rows of files, in one commit; see `LandedTable`.
+
+        Raises:
+            TableCommitFailed: other writers committed first; nothing has changed.
+            TableCommitUnknown: an error does not tell whether it was done.
+        """
         row_filter = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -255,6 +284,14 @@ class IcebergTable:
             except CommitFailedException as conflict:
                 error = conflict
                 continue
+            except PenstockError:
+                raise
+            except Exception as failure:
+                cleaned(failure, self.location)
+                raise TableCommitUnknown(
+                    f"it is not known whether rows were replaced in {self.location} ({failure});"
+                    " run it again"
+                ) from failure
             return
         raise replacement_failed(span, self.location) from error
 
@@ -407,64 +444,55 @@ class IcebergTable:
                 _bound(table, file.lower_bounds, "epoch"),
                 _bound(table, file.lower_bounds, "offset"),
             ),
-            written_at_s=self._at(file.file_path).stat().modified_at_s,
+            written_at_s=_written_at_s(self._at(file.file_path)),
         )
 
     def _catalog(self) -> Catalog:
         if self._catalog_cache is None:
-            for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
-                try:
-                    self._catalog_cache = self._open_catalog()
-                    break
-                except SQLAlchemyError:  # another job creates the catalog now: open it again
-                    if attempt == COMMIT_ATTEMPTS_MAX:
-                        raise
-        assert self._catalog_cache is not None
+            settings = settings_of(self.location)
+            self._catalog_cache = open_catalog(self._names, self._catalog_path, settings)
         return self._catalog_cache
 
-    def _open_catalog(self) -> Catalog:
-        options = dict(self._names.properties)
-        if not options:
-            assert self._catalog_path is not None
-            self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
-            options = {
-                "type": "sql",
-                "uri": f"sqlite:///{self._catalog_path}?timeout=60",  # seconds, for a lock
-                "warehouse": str(self._catalog_path.parent),
-            }
-        options["py-io-impl"] = f"{TableFileIO.__module__}.{TableFileIO.__qualname__}"
-        if (settings := settings_of(self.location)) is not None:
-            options[SETTINGS] = settings.model_dump_json()
-        catalog = load_catalog(self._names.catalog, **options)
-        catalog.create_namespace_if_not_exists(self._names.namespace)
-        return catalog
+    def _create(self, selection: Selection) -> Table:
+        """Return the table, created empty unless another job has just created it."""
+        try:
+            self._create_namespace()
+            with (
+                suppress(TableAlreadyExistsError, CommitFailedException),
+                self._catalog().create_table_transaction(
+                    self._name,
+                    self.layout.schema,
+                    location=self.location.uri,
+                    properties={**_PROPERTIES, _DESCRIPTION: selection.description},
+                ) as transaction,
+                transaction.update_spec() as spec,
+            ):
+                for one in self._fields:
+                    spec.add_field(one.column, one.transform, one.name)
+        except Exception as error:
+            cleaned(error, self.location)
+            raise TableCommitFailed(
+                f"the table in {self.location} could not be created: {error}"
+            ) from error
+        created = self._refresh()
+        if created is None:
+            raise TableCommitFailed(f"the table in {self.location} was removed after its creation")
+        return created
 
-    def _create(self, selection: Selection, others: Mapping[str, str] = {}) -> Table:
-        """Return the table, created empty unless another job has just created it.
-
-        Args:
-            selection: the messages that land.
-            others: properties of a table without rows that it replaces: what has landed stays.
-        """
-        catalog = self._catalog()
-        with (
-            suppress(TableAlreadyExistsError, CommitFailedException),
-            catalog.create_table_transaction(
-                self._name,
-                self.layout.schema,
-                location=self.location.uri,
-                properties={**others, **_PROPERTIES, _DESCRIPTION: selection.description},
-            ) as transaction,
-            transaction.update_spec() as spec,
-        ):
-            for one in self._fields:
-                spec.add_field(one.column, one.transform, one.name)
-        return catalog.load_table(self._name)
+    def _create_namespace(self) -> None:
+        catalog, name = self._catalog(), self._names.namespace
+        try:
+            catalog.create_namespace_if_not_exists(name)
+        except Exception:
+            if not catalog.namespace_exists(name):  # else another job has created it just now
+                raise
 
     def _refresh(self) -> Table | None:
         """Return the newest version of the table; None if there is no table."""
         try:
             return self._load()
+        except ConfigError:
+            raise
         except Exception:  # the file of the catalog may be another one: a copy that was put back
             self._close_catalog()
         try:
@@ -474,15 +502,38 @@ class IcebergTable:
             raise TableError(f"the table in {self.location} cannot be read: {error}") from error
 
     def _load(self) -> Table | None:
+        path = None if self._names.properties else self._catalog_path
+        if path is not None and not path.exists():
+            self._close_catalog()
+            return None  # whoever only looks makes none
         try:
-            return self._catalog().load_table(self._name)
-        except NoSuchTableError:
+            table = self._catalog().load_table(self._name)
+        except (NoSuchTableError, NoSuchNamespaceError):
             return None
+        self._check_place(table)
+        return table
+
+    def _check_place(self, table: Table) -> None:
+        """Raise ConfigError if the catalog has another table of this name."""
+        if one_uri(table.location()) != one_uri(self.location.uri):
+            name = ".".join(self._name)
+            raise ConfigError(
+                f"the table {name} of the Iceberg catalog {self._names.catalog} is in"
+                f" {table.location()}, not in {self.location}: if it is that of another"
+                " installation, give each a namespace of its own (tables.iceberg.namespace); if it"
+                " was moved, declare the path that the catalog has, or put it back there"
+            )
 
     def _close_catalog(self) -> None:
         if self._catalog_cache is not None:
             self._catalog_cache.close()
             self._catalog_cache = None
+
+
+@lru_cache(maxsize=100_000)
+def _written_at_s(file: Location) -> float:
+    """Return when a file was written (files never change)."""
+    return file.stat().modified_at_s
 
 
 def _finder(table: Table | None) -> FindNumber:

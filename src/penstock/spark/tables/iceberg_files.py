@@ -1,4 +1,4 @@
-"""Commits to an Iceberg table, and the entries of new files in its manifests.
+"""Commits to an Iceberg table: its columns, and the entries of new files in its manifests.
 
 pyiceberg derives the partition of a file from the file's statistics, the smallest and largest value
 of each column. A bucket cannot be derived from these; the writer of the file passes it on.
@@ -6,28 +6,51 @@ of each column. A bucket cannot be derived from these; the writer of the file pa
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.partitioning import PartitionField as TablePartitionField
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
+    RemovePartitionSpecsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, StringType
 
 from penstock.spark.parquet_files import NewFile
+from penstock.spark.partition_fields import PartitionField
 from penstock.spark.storage.location import Location
 
 _EPOCH: Final = date(1970, 1, 1)
+_LAST_ADDED: Final = -1
 
 
 class QuickTransaction(Transaction):
@@ -50,6 +73,10 @@ class QuickTransaction(Transaction):
         ):
             self._cached_metadata = (base, updates, super().table_metadata)
         return self._cached_metadata[2]
+
+    def change(self, changes: Iterable[TableUpdate], *requirements: TableRequirement) -> None:
+        """Add changes of the metadata, for a table that meets these requirements."""
+        self._apply(tuple(changes), requirements)
 
 
 def add_files(transaction: Transaction, directory: Location, files: Sequence[NewFile]) -> None:
@@ -100,3 +127,64 @@ def _partition(metadata: TableMetadata, values: dict[str, str | None]) -> Record
         else:
             found.append(text if isinstance(kind, StringType) else int(text))
     return Record(*found)
+
+
+def has_had_files(table: Table) -> bool:
+    """Return whether the table has files, or had some: the first one that is added brings the
+    mapping of names."""
+    return table.name_mapping() is not None or any(table.scan().plan_files())
+
+
+def declare_anew(table: Table, schema: pa.Schema, fields: Sequence[PartitionField]) -> None:
+    """Give a table that never had a file other columns and partitions, in one commit.
+
+    Its properties stay, and so what has landed. The columns are new ones, also under their former
+    names; the former partitions go, because they are those of columns that are gone.
+
+    Raises:
+        CommitFailedException: another job has changed the table.
+    """
+    metadata = table.metadata
+    numbers = itertools.count(metadata.last_column_id + 1)
+    without_ids = Catalog._convert_schema_if_needed(schema, metadata.format_version)  # noqa: SLF001  # there is no public one
+    fresh = assign_fresh_schema_ids(without_ids, lambda: next(numbers))
+    schema_id = 1 + max(one.schema_id for one in metadata.schemas)
+    spec = PartitionSpec(
+        *(
+            TablePartitionField(
+                fresh.find_field(one.column).field_id,
+                number,
+                parse_transform(one.transform),
+                one.name,
+            )
+            for number, one in enumerate(fields, 1 + (metadata.last_partition_id or 0))
+        ),
+        spec_id=1 + max(one.spec_id for one in metadata.partition_specs),
+    )
+    changes: list[TableUpdate] = [
+        AddSchemaUpdate(schema=Schema(*fresh.fields, schema_id=schema_id)),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": _LAST_ADDED}),
+    ]
+    if fields or metadata.spec().fields:
+        former = [one.spec_id for one in metadata.partition_specs]
+        changes += [
+            AddPartitionSpecUpdate(spec=spec),
+            SetDefaultSpecUpdate.model_validate({"spec-id": _LAST_ADDED}),
+            RemovePartitionSpecsUpdate.model_validate({"spec-ids": former}),
+        ]
+    snapshot = metadata.current_snapshot()
+    seen = None if snapshot is None else snapshot.snapshot_id
+    transaction = QuickTransaction(table)
+    transaction.change(
+        changes,
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": seen}),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertLastAssignedFieldId.model_validate(
+            {"last-assigned-field-id": metadata.last_column_id}
+        ),
+        AssertLastAssignedPartitionId.model_validate(
+            {"last-assigned-partition-id": metadata.last_partition_id}
+        ),
+        AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
+    )
+    transaction.commit_transaction()

@@ -23,8 +23,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from penstock.spark.storage.leftovers import release
 from penstock.spark.storage.location import FoundFile, Location
+from penstock.spark.tables.iceberg_places import one_uri
 
-_SCHEME: Final = "file://"
 _METADATA: Final = re.compile(r"metadata/[^/]+\.(avro|metadata\.json)")
 
 
@@ -51,8 +51,8 @@ def release_files_before(table: Table, directory: Location, kept: Snapshot) -> i
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.deleted_files_count:
                 found |= _deleted_files(table, manifest)
-    prefix = f"{directory.uri}/"
-    inside = {_path_of(uri) for uri in found}
+    prefix = f"{one_uri(directory.uri)}/"
+    inside = {one_uri(uri) for uri in found}
     release(directory, [path.removeprefix(prefix) for path in inside if path.startswith(prefix)])
     return len(expiring)
 
@@ -60,9 +60,10 @@ def release_files_before(table: Table, directory: Location, kept: Snapshot) -> i
 def unreferenced_files(table: Table, directory: Location) -> Iterator[FoundFile]:
     """Yield the files of data and metadata in a table's directory that no snapshot names."""
     referenced = _referenced_files(table)
+    at = one_uri(directory.uri)
     for found in directory.files():
         is_of_table = found.path.endswith(".parquet") or _METADATA.fullmatch(found.path)
-        if is_of_table and (directory / found.path).uri not in referenced:
+        if is_of_table and f"{at}/{found.path}" not in referenced:
             yield found
 
 
@@ -90,7 +91,7 @@ def _referenced_files(table: Table) -> set[str]:
         referenced.add(path)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             referenced.add(entry.data_file.file_path)
-    return {_path_of(uri) for uri in referenced}
+    return {one_uri(uri) for uri in referenced}
 
 
 def _deleted_files(table: Table, manifest: ManifestFile) -> set[str]:
@@ -99,8 +100,3 @@ def _deleted_files(table: Table, manifest: ManifestFile) -> set[str]:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         if entry.status == ManifestEntryStatus.DELETED
     }
-
-
-def _path_of(uri: str) -> str:
-    """Return the URI of a file as that of a place: pyiceberg may name a scheme for a path."""
-    return uri.removeprefix(_SCHEME)

@@ -65,7 +65,7 @@ class _Input(_File, InputFile):
 
 class _Output(_File, OutputFile):
     def create(self, overwrite: bool = False) -> OutputStream:
-        if overwrite:
+        if overwrite and not self._at.store:  # an upload replaces an object
             self._at.remove()
         return self._at.open_output()
 
