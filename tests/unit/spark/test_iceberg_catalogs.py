@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 from penstock.config.object_store import ObjectStoreSettings
 from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
+from penstock.spark.storage.location import ObjectStoreError
 from penstock.spark.storage.opening import location_of
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.iceberg_catalog import with_limits
@@ -29,10 +30,13 @@ from penstock.spark.tables.landed_table import (
     Landed,
     Outcome,
     PlannedBatch,
+    Span,
+    TableCommitFailed,
     TableCommitUnknown,
     TableError,
 )
 from tests.support.landed_tables import (
+    EPOCH,
     SCHEMA,
     SELECTION,
     WIDER,
@@ -281,6 +285,26 @@ def test_an_error_of_the_catalog_in_a_commit_is_not_known_or_found(
     monkeypatch.undo()
     assert land(table, 6, 9) is Outcome.OVERTAKEN
     assert offsets("iceberg", table) == list(range(9))
+
+
+def test_an_error_of_the_store_while_rows_are_replaced_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(tmp_path)
+    land(table, 0, 6)
+
+    def refused(*_: object) -> None:
+        raise ObjectStoreError("s3://lake/readings: the store does not answer")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", refused)
+    with pytest.raises(TableCommitUnknown, match="not known whether rows were replaced in"):
+        table.replace(Span(EPOCH, 0, 3), [])
+    with pytest.raises(TableError, match="could not be given the declared columns: s3://lake"):
+        opened(tmp_path, WIDER).prepare(SELECTION)
+    with pytest.raises(TableCommitFailed, match="could not be created: s3://lake/readings: the"):
+        land(opened(tmp_path / "other"), 0, 6)
+    monkeypatch.undo()
+    assert offsets("iceberg", table) == list(range(6))
 
 
 # -- silence ----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import PrimitiveType
 
 from penstock.config.table import IcebergNames
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.partition_fields import parse_partition
 from penstock.spark.storage.leftovers import remove_leftovers
@@ -159,7 +159,7 @@ class IcebergTable:
                 self._prepare(table, add=add)
             except CommitFailedException:
                 continue
-            except PenstockError:
+            except (ConfigError, TableError):
                 raise
             except Exception as failure:
                 cleaned(failure, self.location)
@@ -284,7 +284,7 @@ class IcebergTable:
             except CommitFailedException as conflict:
                 error = conflict
                 continue
-            except PenstockError:
+            except (ConfigError, TableError):
                 raise
             except Exception as failure:
                 cleaned(failure, self.location)
@@ -469,6 +469,8 @@ class IcebergTable:
             ):
                 for one in self._fields:
                     spec.add_field(one.column, one.transform, one.name)
+        except ConfigError:
+            raise
         except Exception as error:
             cleaned(error, self.location)
             raise TableCommitFailed(
