@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -172,8 +173,15 @@ long syscall(long number, ...) {
 
 /* Files */
 
-static int dated(int failed, struct stat *found) {
-    if (!failed) {
+/* A source of Python keeps its date: its bytecode would look stale, and each process with another
+   clock would write that of all modules anew, also of the machine's Python. */
+static int is_source(const char *path) {
+    size_t length = path ? strlen(path) : 0;
+    return length > 3 && !strcmp(path + length - 3, ".py");
+}
+
+static int dated(int failed, const char *path, struct stat *found) {
+    if (!failed && !is_source(path)) {
         found->st_atim = shifted(found->st_atim, page->files_ns);
         found->st_mtim = shifted(found->st_mtim, page->files_ns);
         found->st_ctim = shifted(found->st_ctim, page->files_ns);
@@ -182,25 +190,27 @@ static int dated(int failed, struct stat *found) {
 }
 
 /* struct stat and struct stat64 are the same on 64 bits. */
-#define STAT(name, parameters, arguments)                                                          \
+#define STAT(name, parameters, arguments, path)                                                    \
     int name parameters {                                                                          \
         static int(*real) parameters;                                                              \
         if (!real)                                                                                 \
             real = (int(*) parameters)dlsym(RTLD_NEXT, #name);                                     \
-        return dated(real arguments, (struct stat *)found);                                        \
+        return dated(real arguments, path, (struct stat *)found);                                  \
     }
 #define STATS(name, type)                                                                          \
-    STAT(stat##name, (const char *restrict path, struct type *restrict found), (path, found))      \
-    STAT(lstat##name, (const char *restrict path, struct type *restrict found), (path, found))     \
-    STAT(fstat##name, (int file, struct type *found), (file, found))                               \
+    STAT(stat##name, (const char *restrict path, struct type *restrict found), (path, found),      \
+         path)                                                                                     \
+    STAT(lstat##name, (const char *restrict path, struct type *restrict found), (path, found),     \
+         path)                                                                                     \
+    STAT(fstat##name, (int file, struct type *found), (file, found), NULL)                         \
     STAT(fstatat##name,                                                                            \
          (int file, const char *restrict path, struct type *restrict found, int flags),            \
-         (file, path, found, flags))                                                               \
-    STAT(__xstat##name, (int v, const char *path, struct type *found), (v, path, found))           \
-    STAT(__lxstat##name, (int v, const char *path, struct type *found), (v, path, found))          \
-    STAT(__fxstat##name, (int v, int file, struct type *found), (v, file, found))                  \
+         (file, path, found, flags), path)                                                         \
+    STAT(__xstat##name, (int v, const char *path, struct type *found), (v, path, found), path)     \
+    STAT(__lxstat##name, (int v, const char *path, struct type *found), (v, path, found), path)    \
+    STAT(__fxstat##name, (int v, int file, struct type *found), (v, file, found), NULL)            \
     STAT(__fxstatat##name, (int v, int file, const char *path, struct type *found, int flags),     \
-         (v, file, path, found, flags))
+         (v, file, path, found, flags), path)
 STATS(, stat)
 STATS(64, stat64)
 
@@ -208,7 +218,7 @@ int statx(int file, const char *restrict path, int flags, unsigned mask,
           struct statx *restrict found) {
     REAL(statx);
     int failed = real(file, path, flags, mask, found);
-    if (!failed) {
+    if (!failed && !is_source(path)) {
         struct statx_timestamp *times[] = {&found->stx_atime, &found->stx_btime, &found->stx_ctime,
                                            &found->stx_mtime};
         for (int i = 0; i < 4; i++) {
