@@ -89,9 +89,12 @@ torture: setup-tests ## what takes long; power cuts, cut links and kills under l
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.cluster_torture --seconds $$(($(SECONDS)))
 
-lake: setup-tests ## tables in a real S3 server that is killed, and whose requests are spoiled (needs Go)
+lake: setup-tests ## tables in a real S3 server and a REST catalog, killed and spoiled (needs Go, Maven)
 	GOBIN=$(CURDIR)/build/bin go install $(S3_SERVER)
-	PATH=$(CURDIR)/build/bin:$$PATH $(PYTEST) -q tests/spark/test_killed_object_store.py
+	mvn -q -B -f tests/support/rest_catalog.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/build/rest-catalog
+	PATH=$(CURDIR)/build/bin:$$PATH $(PYTEST) -q tests/spark/test_killed_object_store.py \
+		tests/spark/test_rest_catalog.py
 	@for format in delta iceberg; do \
 		PATH=$(CURDIR)/build/bin:$$PATH $(PY) -m tests.crash.pipeline_torture --store \
 			--format $$format --seconds $(SECONDS) || exit 1; \
