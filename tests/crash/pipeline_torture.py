@@ -44,7 +44,7 @@ _ROUND_S: Final = 12.0
 _PROGRESS_S: Final = 5.0
 
 
-class Asked(NamedTuple):
+class Plan(NamedTuple):
     """What each storm is made of; ``has_store``: the table is in an object store."""
 
     messages: int
@@ -55,13 +55,13 @@ class Asked(NamedTuple):
     restores: dict[str, int]
 
 
-def storm(names: list[str], asked: Asked) -> int:
+def storm(names: list[str], plan: Plan) -> int:
     """The pipelines, one after the other; the exit code."""
     pipelines = " ".join(f"--pipeline {name}" for name in names)
     print(
-        f"storm over a Spark cluster, {build_kind()}: {pipelines} --format {asked.kind}"
-        f"{' --store' * asked.has_store}"
-        f" --messages {asked.messages} --rounds {asked.rounds} --seed {asked.seed}",
+        f"storm over a Spark cluster, {build_kind()}: {pipelines} --format {plan.kind}"
+        f"{' --store' * plan.has_store}"
+        f" --messages {plan.messages} --rounds {plan.rounds} --seed {plan.seed}",
         flush=True,
     )
     directory = Path(tempfile.mkdtemp(prefix="penstock-pipeline-"))
@@ -71,7 +71,7 @@ def storm(names: list[str], asked: Asked) -> int:
         with SparkCluster(directory / "cluster") as cluster:
             for name in names:
                 with contextlib.redirect_stdout(said):
-                    verdict = one(name, directory / name, cluster, say, asked)
+                    verdict = one(name, directory / name, cluster, say, plan)
                 if not verdict.is_kept:
                     print(f"{said.getvalue()}FAILED (what is left: {directory})")
                     return 1
@@ -90,7 +90,7 @@ def one(
     directory: Path,
     cluster: SparkCluster,
     say: Callable[[object], None],
-    asked: Asked,
+    plan: Plan,
 ) -> Verdict:
     """One pipeline with a broker of its own; states are put back under the one to a table."""
     shown_s = 0.0
@@ -103,7 +103,7 @@ def one(
 
     (directory / "broker").mkdir(parents=True)
     settings = {"log.level": "info"}
-    messages, rounds, seed, kind, has_store, restores = asked
+    messages, rounds, seed, kind, has_store, restores = plan
     to_store = disk_store(directory / "store") if has_store else contextlib.nullcontext()
     with (
         to_store as store,
@@ -161,7 +161,7 @@ def main() -> int:
         messages = asked.messages or max(len(KINDS), rounds) * MESSAGES_A_SHORT_ROUND
     restores = {kind: getattr(asked, kind) for kind in RESTORES}
     rounds = max(len(KINDS), rounds)
-    return storm(names, Asked(messages, rounds, asked.seed, asked.format, asked.store, restores))
+    return storm(names, Plan(messages, rounds, asked.seed, asked.format, asked.store, restores))
 
 
 if __name__ == "__main__":
