@@ -20,6 +20,7 @@ from penstock.stream import client as client_module
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess, serving
+from tests.support.deadline import wait_for
 
 ALL = StreamDefinition(name="messages", topic_filters=("#",))
 CHUNKS, ROWS, LONG = 20, 50, ("t" * 60_000,)  # more than the buffers of a connection hold
@@ -50,6 +51,18 @@ def waited_s(action: Callable[[], object]) -> tuple[float, float]:
     return time.monotonic() - begun_s, float(told[1])
 
 
+def stop(pid: int) -> None:
+    """Stop a process; return when each of its threads stands still, and can answer no more."""
+    os.kill(pid, signal.SIGSTOP)
+    states = Path("/proc", str(pid), "task").glob
+    wait_for(
+        "all threads to stand still",
+        lambda: all(
+            one.read_text().rpartition(")")[2].split()[0] == "T" for one in states("*/stat")
+        ),
+    )
+
+
 def test_a_call_of_a_service_that_hangs_waits_no_longer_than_it_says(
     log: LogWriter, service: ServiceProcess
 ) -> None:
@@ -57,7 +70,7 @@ def test_a_call_of_a_service_that_hangs_waits_no_longer_than_it_says(
     log.append(1)
     with StreamClient(service.address, PATIENCE_S) as client:
         client.offsets("messages")
-        os.kill(service.pid, signal.SIGSTOP)
+        stop(service.pid)
         took_s, told_s = waited_s(lambda: client.offsets("messages"))
     assert PATIENCE_S <= took_s < PATIENCE_S + LATE_S_MAX
     assert took_s - 5 < told_s <= took_s + 1
@@ -69,7 +82,7 @@ def test_a_range_is_not_asked_of_a_service_that_hangs(
     """That call could not be ended, and had no time limit."""
     log.append(1)
     with StreamClient(service.address, PATIENCE_S) as client:
-        os.kill(service.pid, signal.SIGSTOP)
+        stop(service.pid)
         took_s, _ = waited_s(lambda: list(client.read("messages", "e1", 0, 1)))
     assert took_s < PATIENCE_S + LATE_S_MAX
 
@@ -83,7 +96,7 @@ def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
     with StreamClient(service.address, PATIENCE_S) as client:
         rows = client.read("messages", "e1", 0, log.end)
         next(rows)
-        os.kill(service.pid, signal.SIGSTOP)  # connected, and silent
+        stop(service.pid)  # connected, and silent
         took_s, told_s = waited_s(lambda: deque(rows, maxlen=0))
     assert took_s < 3 * PATIENCE_S + LATE_S_MAX
     assert took_s - 5 < told_s <= took_s + 1
