@@ -109,6 +109,7 @@ def test_a_spoilt_request_to_the_catalog_loses_and_repeats_nothing(
             outcome = land(opener(), begin, begin + 3)
         assert outcome in (Outcome.LANDED, Outcome.OVERTAKEN)
     catalog.proxy.spoil("")
+    assert catalog.proxy.counts()[fault] >= 2, "it happened"
     assert opener.offsets() == list(range(12))
 
 

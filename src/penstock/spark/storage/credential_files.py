@@ -40,7 +40,7 @@ def read_keys(path: Path, section: str, prefix: str) -> dict[str, str]:
         ConfigError: the file cannot be used, and never could.
         ObjectStoreError: it cannot be used any more.
     """
-    return _last_good((path, section), partial(_read_section, path, section, prefix))
+    return _last_good((path, section, prefix), partial(_read_section, path, section, prefix))
 
 
 def check_json(path: Path) -> Path:
@@ -50,7 +50,7 @@ def check_json(path: Path) -> Path:
         ConfigError: the file cannot be used, and never could.
         ObjectStoreError: it cannot be used any more.
     """
-    return _last_good(path, partial(_read_json, path))
+    return _last_good((path, "json"), partial(_read_json, path))
 
 
 def read_authorities(path: Path) -> bytes:
@@ -60,7 +60,7 @@ def read_authorities(path: Path) -> bytes:
         ConfigError: the file cannot be read, and never could.
         ObjectStoreError: it cannot be read any more.
     """
-    return _last_good(path, partial(_read_bytes, path))
+    return _last_good((path, "pem"), partial(_read_bytes, path))
 
 
 def _last_good(key: Hashable, read: Callable[[], T]) -> T:
@@ -93,26 +93,25 @@ def _read_section(path: Path, section: str, prefix: str) -> dict[str, str]:
         raise ConfigError(
             f"credentials of the object store: {path} has no section [{section}]; there: {there}"
         )
-    found = {key: value for key, value in parser.items(section) if value}
-    found = {key: value for key, value in found.items() if key.startswith(prefix)}
+    found = {key: value for key, value in parser.items(section) if key.startswith(prefix) and value}
     if prefix == "aws_":
-        missing = [key for key in _KEYS[:2] if key not in found]
         found = {key: found[key] for key in _KEYS if key in found}
+        missing = [key for key in _KEYS[:2] if key not in found]
     else:
         missing = [] if found else [f"{prefix}storage_account_key"]
     if missing:
         raise ConfigError(
             f"credentials of the object store: section [{section}] of {path} has no {missing[0]}"
         )
-    if prefix == "aws_":
-        _refuse_foreign_token(path, section, found)
+    _refuse_foreign_token(path, section, found)
     return found
 
 
 def _refuse_foreign_token(path: Path, section: str, found: dict[str, str]) -> None:
     """Refuse keys with which the libraries would send the session token of the environment."""
-    is_foreign = os.environ.get("AWS_ACCESS_KEY_ID") != found["aws_access_key_id"]
-    if os.environ.get("AWS_SESSION_TOKEN") and "aws_session_token" not in found and is_foreign:
+    key = found.get("aws_access_key_id")
+    is_foreign = key is not None and os.environ.get("AWS_ACCESS_KEY_ID") != key
+    if is_foreign and os.environ.get("AWS_SESSION_TOKEN") and "aws_session_token" not in found:
         raise ConfigError(
             f"credentials of the object store: section [{section}] of {path} has no"
             " aws_session_token, and the one in the environment, AWS_SESSION_TOKEN, is of other"
@@ -135,6 +134,4 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(
-            f"credentials of the object store: cannot read {path}: {reason}"
-        ) from None
+        raise ConfigError(f"the object store: cannot read {path}: {reason}") from None
